@@ -1,0 +1,42 @@
+# `make run` and `make test` need only Python >= 3.11, pip and make: they build .venv by themselves.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+BENCH_INSTALLED := $(VENV)/.installed-bench
+SOURCES := src tests bench
+
+.PHONY: install run test lint types bench clean
+
+install: $(INSTALLED)
+
+# The stamp is newer than what it was built from, so a second `make run` installs nothing.
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "mnm needs Python 3.11 or newer; $(PYTHON) is older. Set one with: make PYTHON=/path/to/python3.11"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	@touch $@
+
+$(BENCH_INSTALLED): $(INSTALLED)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'
+	@touch $@
+
+run: $(INSTALLED)
+	$(BIN)/mnm reproduce
+
+test: $(INSTALLED)
+	$(BIN)/python -m pytest -n auto --dist loadfile
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+
+types: $(INSTALLED)
+	$(BIN)/mypy
+
+bench: $(BENCH_INSTALLED)
+	$(BIN)/python bench/tabular.py
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,133 @@
+"""Joint model-policy iteration: MnM's objective maximised exactly, over the policy and the model together.
+
+With ratio weight w, the bound of a policy pi and a model q is V = E_q^pi[ sum_t discount^t ( c(s,a) + w log p/q ) ],
+c = (1-discount) log( r / (1-discount) ). For given V the best model maximises E_q[ w log p/q + discount V(s') ]:
+
+    q(s'|s,a) ~ p(s'|s,a) exp( (discount / w) V(s') ),
+
+and leaves the joint Bellman operator
+
+    (T V)(s) = max_a [ c(s,a) + w log E_p exp( (discount / w) V(s') ) ].
+
+So the ratio's weight fixes the value's tilt. The consistent pairs of interest are w = 1 with tilt discount V (the
+paper's bound) and w = discount with tilt V (the sharper bound). Choosing (a, q) together is an MDP with larger
+actions, joint iteration is its policy iteration, and it is monotone without any averaging.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mnm.tabular.bounds import (
+    augmented_values,
+    averaged_outside_values,
+    expected_log_ratio,
+    exponentially_tilted,
+    log_mean_exp,
+)
+from mnm.tabular.evaluation import ConvergenceError
+from mnm.tabular.mdp import Dynamics, Floats, TabularMDP, deterministic_policy, uniform_policy
+
+MAX_ITERATIONS = 10_000
+TIE = 1e-12
+"""An action must be better than the present one by this share of the values' size, or ties would cycle."""
+
+
+@dataclass(frozen=True, eq=False)
+class JointStep:
+    """One iterate of a joint iteration."""
+
+    policy: Floats
+    """[S, A] action probabilities."""
+    model: Dynamics
+    values: Floats
+    """[S] the bound from every start state, of this policy in this model."""
+
+
+def joint_action_values(mdp: TabularMDP, values: Floats, ratio_weight: float) -> Floats:
+    """c(s,a) + w log E_p exp( (discount/w) V(s') ): the bound if a is taken now, with the best model."""
+    rest = 1.0 - mdp.discount
+    entropic = log_mean_exp(mdp.dynamics, (mdp.discount / ratio_weight) * values)
+    return rest * (mdp.log_rewards - np.log(rest)) + ratio_weight * entropic
+
+
+def joint_iteration(mdp: TabularMDP, ratio_weight: float, tolerance: float = 1e-10) -> list[JointStep]:
+    """Joint iteration with a consistent pair (ratio weight w, tilt discount/w): monotone, no averaging.
+
+    From the uniform policy in the real dynamics, until no state improves by more than `tolerance`. The last
+    step's values are then within tolerance * discount / (1 - discount) of the optimum of the bound.
+    """
+    policy, model = uniform_policy(mdp), mdp.dynamics
+    steps = [JointStep(policy, model, augmented_values(mdp, policy, model, ratio_weight))]
+    while len(steps) < MAX_ITERATIONS:
+        values = steps[-1].values
+        policy = improved_policy(policy, joint_action_values(mdp, values, ratio_weight))
+        model = exponentially_tilted(mdp.dynamics, (mdp.discount / ratio_weight) * values)
+        steps.append(JointStep(policy, model, augmented_values(mdp, policy, model, ratio_weight)))
+        if np.max(steps[-1].values - values) <= tolerance:
+            return steps
+    raise ConvergenceError(f"joint iteration did not settle within {MAX_ITERATIONS} iterations")
+
+
+def joint_iteration_paper(mdp: TabularMDP, averaging: float = 0.5, tolerance: float = 1e-6) -> list[JointStep]:
+    """The paper's iteration: ratio weight 1 but tilt V (an inconsistent pair), kept stable by averaging.
+
+    Evaluate (policy, model) exactly; take the greedy policy in the model and the model q ~ p exp(V); average
+    both with the old ones; stop when no entry of the model changes by more than `tolerance`.
+    """
+    policy, model = uniform_policy(mdp), mdp.dynamics
+    steps = [JointStep(policy, model, augmented_values(mdp, policy, model, ratio_weight=1.0))]
+    rest = 1.0 - mdp.discount
+    while len(steps) < MAX_ITERATIONS:
+        values = steps[-1].values
+        rewards = rest * (mdp.log_rewards - np.log(rest)) + expected_log_ratio(mdp.dynamics, model)
+        greedy = improved_policy(policy, rewards + mdp.discount * model.expect(values))
+        tilted_probs = exponentially_tilted(mdp.dynamics, values).probs
+        change = float(np.abs(tilted_probs - model.probs).max()) * averaging
+        policy = (1.0 - averaging) * policy + averaging * greedy
+        model = model.with_probs((1.0 - averaging) * model.probs + averaging * tilted_probs)
+        steps.append(JointStep(policy, model, augmented_values(mdp, policy, model, ratio_weight=1.0)))
+        if change < tolerance:
+            return steps
+    raise ConvergenceError(f"the paper's iteration did not settle within {MAX_ITERATIONS} iterations")
+
+
+def joint_iteration_tight(mdp: TabularMDP, tolerance: float = 1e-10) -> list[JointStep]:
+    """Joint iteration for the averaged-outside bound: q ~ p exp(l), pi greedy in log( r + discount E_p exp l ).
+
+    Each step is the best choice for the present l, so l never falls; its limit is log V of the best policy:
+    with a deterministic start the bound is the log expected return. Rewards may be 0.
+    """
+    policy, model = uniform_policy(mdp), mdp.dynamics
+    steps = [JointStep(policy, model, averaged_outside_values(mdp, policy, model))]
+    while len(steps) < MAX_ITERATIONS:
+        values = steps[-1].values
+        with np.errstate(divide="ignore"):
+            totals = mdp.expected_rewards + mdp.discount * mdp.dynamics.expect(np.exp(values))
+            policy = improved_policy(policy, np.log(totals))
+        model = exponentially_tilted(mdp.dynamics, values)
+        steps.append(JointStep(policy, model, averaged_outside_values(mdp, policy, model)))
+        if _largest_gain(values, steps[-1].values) <= tolerance:
+            return steps
+    raise ConvergenceError(f"the tight iteration did not settle within {MAX_ITERATIONS} iterations")
+
+
+def improved_policy(policy: Floats, action_values: Floats) -> Floats:
+    """The greedy policy, which keeps a deterministic choice unless another action is truly better.
+
+    Without that, rounding errors between tied actions could make policy iteration cycle for ever.
+    """
+    best = action_values.max(axis=1)
+    present = policy.argmax(axis=1)
+    finite = np.isfinite(best)
+    margin = TIE * np.maximum(1.0, np.abs(np.where(finite, best, 0.0)))
+    tied = np.take_along_axis(action_values, present[:, None], axis=1)[:, 0] >= np.where(finite, best - margin, best)
+    return deterministic_policy(np.where(tied, present, action_values.argmax(axis=1)), policy.shape[1])
+
+
+def _largest_gain(old: Floats, new: Floats) -> float:
+    known = np.isfinite(old)
+    newly_finite = np.isfinite(new) & ~known
+    return np.inf if newly_finite.any() else float(np.max(new[known] - old[known], initial=0.0))
