@@ -20,7 +20,6 @@ import warnings
 import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from mnm.tabular.evaluation import (
     can_reach,
@@ -101,23 +100,30 @@ def model_return(mdp: TabularMDP, policy: Floats, model: Dynamics) -> float:
 # --- the paper's bound and the sharper one ------------------------------------------------------------------
 
 
-def augmented_values(mdp: TabularMDP, policy: Floats, model: Dynamics, ratio_weight: float) -> Floats:
-    """V(s) = E_q[ sum_t discount^t ( (1-discount) log(r/(1-discount)) + ratio_weight log p/q ) | s_0 = s ].
+def penalised_values(
+    mdp: TabularMDP, policy: Floats, model: Dynamics, rewards: Floats, ratio_weight: float
+) -> Floats:
+    """V(s) = E_q[ sum_t discount^t ( rewards(s_t, a_t) + ratio_weight log p/q ) | s_0 = s ].
 
     -inf for the states from which the policy and the model can take a transition that p cannot.
     """
     _check(mdp, policy, model)
-    rest = 1.0 - mdp.discount
     ratios = expected_log_ratio(mdp.dynamics, model)
     impossible = np.isneginf(ratios)
-    rewards = rest * (mdp.log_rewards - np.log(rest)) + ratio_weight * np.where(impossible, 0.0, ratios)
     transitions = chain(model, policy)
     lost = can_reach(transitions, ((policy > 0) & impossible).any(axis=1))
-    # A state that is not lost never moves into a lost one, so the others' values solve a system of their own.
-    values = solve_linear(mdp.discount * transitions, np.where(lost, 0.0, (policy * rewards).sum(axis=1)))
     if average(mdp.start, lost.astype(float)) > 0:
         _warn_of_missing_support(mdp, policy, model)
+    penalised = rewards + ratio_weight * np.where(impossible, 0.0, ratios)
+    # A state that is not lost never moves into a lost one, so the others' values solve a system of their own.
+    values = solve_linear(mdp.discount * transitions, np.where(lost, 0.0, (policy * penalised).sum(axis=1)))
     return np.where(lost, -np.inf, values)
+
+
+def augmented_rewards(mdp: TabularMDP) -> Floats:
+    """(1-discount) log r - (1-discount) log(1-discount): the augmented reward but for the ratio (Eq. aug-reward)."""
+    rest = 1.0 - mdp.discount
+    return rest * (mdp.log_rewards - np.log(rest))
 
 
 def paper_bound(mdp: TabularMDP, policy: Floats, model: Dynamics) -> float:
@@ -125,7 +131,7 @@ def paper_bound(mdp: TabularMDP, policy: Floats, model: Dynamics) -> float:
 
     Departs from Eq. augmented-reward, which drops the factor (1-discount) and the constant.
     """
-    return average(mdp.start, augmented_values(mdp, policy, model, ratio_weight=1.0))
+    return average(mdp.start, penalised_values(mdp, policy, model, augmented_rewards(mdp), 1.0))
 
 
 def sharper_bound(mdp: TabularMDP, policy: Floats, model: Dynamics) -> float:
@@ -134,7 +140,7 @@ def sharper_bound(mdp: TabularMDP, policy: Floats, model: Dynamics) -> float:
     The paper's proof also counts the transition out of the rewarded state, which the return does not depend
     on. Left out, the ratio has weight `discount`: never below the paper's bound, as E_q log p/q <= 0.
     """
-    return average(mdp.start, augmented_values(mdp, policy, model, ratio_weight=mdp.discount))
+    return average(mdp.start, penalised_values(mdp, policy, model, augmented_rewards(mdp), mdp.discount))
 
 
 # --- learned discounts and hazards --------------------------------------------------------------------------
@@ -151,22 +157,21 @@ def learned_discount_bound(mdp: TabularMDP, policy: Floats, model: Dynamics) -> 
     ratios = expected_log_ratio(mdp.dynamics, model)
     transposed = chain(model, policy).T.tocsr()
     largest_log_reward = float(mdp.log_rewards.max())
-    log_terms: list[float] = []
+    log_sum = -np.inf
     states, path_ratio, time = mdp.start, 0.0, 0
     while True:
         pairs = (states[:, None] * policy).ravel()
         path_ratio += average(pairs, ratios.ravel())
         log_discount = time * np.log(mdp.discount)
-        log_terms.append(log_discount + average(pairs, mdp.log_rewards.ravel()) + path_ratio)
+        log_sum = np.logaddexp(log_sum, log_discount + average(pairs, mdp.log_rewards.ravel()) + path_ratio)
         log_tail = log_discount + largest_log_reward + path_ratio - np.log(1.0 - mdp.discount)
-        if log_tail < logsumexp(log_terms) + np.log(TAIL) or np.isneginf(path_ratio):
+        if log_tail < log_sum + np.log(TAIL) or np.isneginf(path_ratio):
             break
         states = transposed @ states
         time += 1
-    bound = float(logsumexp(log_terms))
-    if np.isneginf(bound):
+    if np.isneginf(log_sum):
         _warn_of_missing_support(mdp, policy, model)
-    return bound
+    return float(log_sum)
 
 
 def best_hazard_values(mdp: TabularMDP, policy: Floats, model: Dynamics) -> Floats:
@@ -296,15 +301,8 @@ def vmbpo_objective(mdp: TabularMDP, policy: Floats, model: Dynamics, temperatur
 
     At q = p it is the return, so its maximum over models, `vmbpo_upper_bound`, is never below the return.
     """
-    _check(mdp, policy, model)
     _check_temperature(temperature)
-    ratios = expected_log_ratio(mdp.dynamics, model)
-    lost = can_reach(chain(model, policy), ((policy > 0) & np.isneginf(ratios)).any(axis=1))
-    if average(mdp.start, lost.astype(float)) > 0:
-        _warn_of_missing_support(mdp, policy, model)
-        return -np.inf
-    rewards = mdp.expected_rewards + np.where(np.isneginf(ratios), 0.0, ratios) / temperature
-    return average(mdp.start, evaluate(model, rewards, policy, mdp.discount))
+    return average(mdp.start, penalised_values(mdp, policy, model, mdp.expected_rewards, 1.0 / temperature))
 
 
 def vmbpo_upper_values(mdp: TabularMDP, policy: Floats, temperature: float = 1.0) -> Floats:

@@ -21,11 +21,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from mnm.tabular.bounds import (
-    augmented_values,
+    augmented_rewards,
     averaged_outside_values,
     expected_log_ratio,
     exponentially_tilted,
     log_mean_exp,
+    penalised_values,
 )
 from mnm.tabular.evaluation import ConvergenceError
 from mnm.tabular.mdp import Dynamics, Floats, TabularMDP, deterministic_policy, uniform_policy
@@ -46,27 +47,35 @@ class JointStep:
     """[S] the bound from every start state, of this policy in this model."""
 
 
-def joint_action_values(mdp: TabularMDP, values: Floats, ratio_weight: float) -> Floats:
-    """c(s,a) + w log E_p exp( (discount/w) V(s') ): the bound if a is taken now, with the best model."""
-    rest = 1.0 - mdp.discount
-    entropic = log_mean_exp(mdp.dynamics, (mdp.discount / ratio_weight) * values)
-    return rest * (mdp.log_rewards - np.log(rest)) + ratio_weight * entropic
+def joint_action_values(mdp: TabularMDP, values: Floats, rewards: Floats, ratio_weight: float) -> Floats:
+    """rewards(s,a) + w log E_p exp( (discount/w) V(s') ): the objective if a is taken now, with the best model."""
+    return rewards + ratio_weight * log_mean_exp(mdp.dynamics, (mdp.discount / ratio_weight) * values)
 
 
 def joint_iteration(mdp: TabularMDP, ratio_weight: float, tolerance: float = 1e-10) -> list[JointStep]:
-    """Joint iteration with a consistent pair (ratio weight w, tilt discount/w): monotone, no averaging.
+    """MnM with a consistent pair (ratio weight w, tilt discount/w): monotone, no averaging.
+
+    w = 1 maximises the paper's bound, w = discount the sharper one.
+    """
+    return maximise_jointly(mdp, augmented_rewards(mdp), ratio_weight, tolerance)
+
+
+def maximise_jointly(
+    mdp: TabularMDP, rewards: Floats, ratio_weight: float, tolerance: float = 1e-10
+) -> list[JointStep]:
+    """Policy iteration over (action, model) for E_q[ sum_t discount^t ( rewards + w log p/q ) ].
 
     From the uniform policy in the real dynamics, until no state improves by more than `tolerance`. The last
-    step's values are then within tolerance * discount / (1 - discount) of the optimum of the bound.
+    step's values are then within `tolerance` (relative to their size) * discount / (1 - discount) of the optimum.
     """
     policy, model = uniform_policy(mdp), mdp.dynamics
-    steps = [JointStep(policy, model, augmented_values(mdp, policy, model, ratio_weight))]
+    steps = [JointStep(policy, model, penalised_values(mdp, policy, model, rewards, ratio_weight))]
     while len(steps) < MAX_ITERATIONS:
         values = steps[-1].values
-        policy = improved_policy(policy, joint_action_values(mdp, values, ratio_weight))
+        policy = improved_policy(policy, joint_action_values(mdp, values, rewards, ratio_weight))
         model = exponentially_tilted(mdp.dynamics, (mdp.discount / ratio_weight) * values)
-        steps.append(JointStep(policy, model, augmented_values(mdp, policy, model, ratio_weight)))
-        if np.max(steps[-1].values - values) <= tolerance:
+        steps.append(JointStep(policy, model, penalised_values(mdp, policy, model, rewards, ratio_weight)))
+        if np.max(steps[-1].values - values) <= tolerance * max(1.0, float(np.abs(values).max())):
             return steps
     raise ConvergenceError(f"joint iteration did not settle within {MAX_ITERATIONS} iterations")
 
@@ -77,18 +86,17 @@ def joint_iteration_paper(mdp: TabularMDP, averaging: float = 0.5, tolerance: fl
     Evaluate (policy, model) exactly; take the greedy policy in the model and the model q ~ p exp(V); average
     both with the old ones; stop when no entry of the model changes by more than `tolerance`.
     """
-    policy, model = uniform_policy(mdp), mdp.dynamics
-    steps = [JointStep(policy, model, augmented_values(mdp, policy, model, ratio_weight=1.0))]
-    rest = 1.0 - mdp.discount
+    policy, model, augmented = uniform_policy(mdp), mdp.dynamics, augmented_rewards(mdp)
+    steps = [JointStep(policy, model, penalised_values(mdp, policy, model, augmented, 1.0))]
     while len(steps) < MAX_ITERATIONS:
         values = steps[-1].values
-        rewards = rest * (mdp.log_rewards - np.log(rest)) + expected_log_ratio(mdp.dynamics, model)
+        rewards = augmented + expected_log_ratio(mdp.dynamics, model)
         greedy = improved_policy(policy, rewards + mdp.discount * model.expect(values))
         tilted_probs = exponentially_tilted(mdp.dynamics, values).probs
         change = float(np.abs(tilted_probs - model.probs).max()) * averaging
         policy = (1.0 - averaging) * policy + averaging * greedy
         model = model.with_probs((1.0 - averaging) * model.probs + averaging * tilted_probs)
-        steps.append(JointStep(policy, model, augmented_values(mdp, policy, model, ratio_weight=1.0)))
+        steps.append(JointStep(policy, model, penalised_values(mdp, policy, model, augmented, 1.0)))
         if change < tolerance:
             return steps
     raise ConvergenceError(f"the paper's iteration did not settle within {MAX_ITERATIONS} iterations")
