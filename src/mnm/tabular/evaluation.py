@@ -66,6 +66,18 @@ def evaluate_policy(mdp: TabularMDP, policy: Floats) -> Floats:
     return evaluate(mdp.dynamics, mdp.expected_rewards, policy, mdp.discount)
 
 
+def return_variance(mdp: TabularMDP, policy: Floats) -> Floats:
+    """Var[ sum_t discount^t r(s_t, a_t) | s_0 = s ], per state, by the law of total variance.
+
+    Var(s) = Var_{a,s'}[ r(s,a) + discount V(s') ] + discount^2 E[ Var(s') ].
+    """
+    values = evaluate_policy(mdp, policy)
+    outcomes = mdp.expected_rewards[:, :, None] + mdp.discount * values[mdp.dynamics.successors]
+    weights = policy[:, :, None] * mdp.dynamics.probs
+    one_step = (weights * (outcomes - values[:, None, None]) ** 2).sum(axis=(1, 2))
+    return solve_linear(mdp.discount**2 * chain(mdp.dynamics, policy), one_step)
+
+
 def action_values(mdp: TabularMDP, values: Floats) -> Floats:
     """Q(s, a) = r(s, a) + discount * E_p[V(s')]."""
     return mdp.expected_rewards + mdp.discount * mdp.dynamics.expect(values)

@@ -29,11 +29,10 @@ from mnm.tabular.bounds import (
     penalised_values,
 )
 from mnm.tabular.evaluation import ConvergenceError
-from mnm.tabular.mdp import Dynamics, Floats, TabularMDP, deterministic_policy, uniform_policy
+from mnm.tabular.mdp import Dynamics, Floats, TabularMDP, uniform_policy
+from mnm.tabular.solvers import improved_policy
 
 MAX_ITERATIONS = 10_000
-TIE = 1e-12
-"""An action must be better than the present one by this share of the values' size, or ties would cycle."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,19 +119,6 @@ def joint_iteration_tight(mdp: TabularMDP, tolerance: float = 1e-10) -> list[Joi
         if _largest_gain(values, steps[-1].values) <= tolerance:
             return steps
     raise ConvergenceError(f"the tight iteration did not settle within {MAX_ITERATIONS} iterations")
-
-
-def improved_policy(policy: Floats, action_values: Floats) -> Floats:
-    """The greedy policy, which keeps a deterministic choice unless another action is truly better.
-
-    Without that, rounding errors between tied actions could make policy iteration cycle for ever.
-    """
-    best = action_values.max(axis=1)
-    present = policy.argmax(axis=1)
-    finite = np.isfinite(best)
-    margin = TIE * np.maximum(1.0, np.abs(np.where(finite, best, 0.0)))
-    tied = np.take_along_axis(action_values, present[:, None], axis=1)[:, 0] >= np.where(finite, best - margin, best)
-    return deterministic_policy(np.where(tied, present, action_values.argmax(axis=1)), policy.shape[1])
 
 
 def _largest_gain(old: Floats, new: Floats) -> float:

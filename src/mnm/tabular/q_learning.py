@@ -49,6 +49,7 @@ METHODS = {
     "VMBPO": Method(log_reward=False, discounted_scale=False, kl_weight=1.0, tilt=1.0),
     "MnM, no logarithm": Method(log_reward=False, discounted_scale=True, kl_weight=1.0, tilt=1.0),
     "MnM, no classifier": Method(log_reward=True, discounted_scale=True, kl_weight=0.0, tilt=1.0),
+    "Q-learning, log reward": Method(log_reward=True, discounted_scale=True, kl_weight=0.0, tilt=0.0),
 }
 
 
@@ -102,9 +103,9 @@ def learn(runs: list[Run], schedule: Schedule = Schedule()) -> LearningCurves:  
         q_values, greedy = _learn_all(
             schedule, first.discount, first.dynamics.successors, base_probs, rewards, kl_weights, tilts, first.start, seeds
         )
-        greedy_actions = np.asarray(greedy)[:, schedule.evaluated]
+        actions = np.asarray(greedy)[:, schedule.evaluated]
     returns = np.stack(
-        [greedy_returns(run.mdp, actions) for run, actions in zip(runs, greedy_actions, strict=True)]
+        [greedy_returns(run.mdp, run_actions) for run, run_actions in zip(runs, actions, strict=True)]
     )
     return LearningCurves(schedule.evaluated, returns, np.asarray(q_values))
 
@@ -142,7 +143,7 @@ def random_numbers(seed: jax.Array, iteration: jax.Array, steps: int, num_action
     )
 
 
-def _episode(
+def episode(
     successors: jax.Array, model_probs: jax.Array, greedy: jax.Array, epsilon: float, start: jax.Array, chance: Any
 ) -> jax.Array:
     """The flat indices (s, a, slot) of an episode's transitions."""
@@ -171,7 +172,7 @@ def _at(table: jax.Array, index: jax.Array) -> jax.Array:
     return table.at[index].get(mode="promise_in_bounds")
 
 
-def _greedy(q_values: jax.Array) -> jax.Array:
+def greedy_actions(q_values: jax.Array) -> jax.Array:
     """The first of the best actions in every state."""
     return q_values.argmax(axis=1).astype(jnp.int32)
 
@@ -195,13 +196,13 @@ def _learn_one(
         q_values, counts, reward_sums = carry
         model_probs, kl = tilted_model(base_probs, tilt * q_values.max(axis=1)[successors])
         chance = random_numbers(seed, number, schedule.episode_steps, num_actions)
-        visited = _episode(successors, model_probs, _greedy(q_values), schedule.epsilon, start, chance)
+        visited = episode(successors, model_probs, greedy_actions(q_values), schedule.epsilon, start, chance)
         new_counts = jnp.zeros(counts.size).at[visited].add(1.0).reshape(counts.shape)
         counts = counts + new_counts
         reward_sums = reward_sums + new_counts.sum(axis=-1) * (rewards - kl_weight * kl)
         target_sums = reward_sums + discount * (counts * q_values.max(axis=1)[successors]).sum(axis=-1)
         q_values = q_values + step_size * (target_sums - counts.sum(axis=-1) * q_values)
-        return (q_values, counts, reward_sums), _greedy(q_values)
+        return (q_values, counts, reward_sums), greedy_actions(q_values)
 
     zeros = jnp.zeros(rewards.shape)
     carry, greedy = jax.lax.scan(

@@ -1,0 +1,95 @@
+"""What a figure is: run -> columns (CSV) -> picture (PNG) -> verdicts on the paper's claims.
+
+Everything drawn or judged comes from the columns, so the CSV holds all that a figure shows.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib as mpl
+import matplotlib.figure
+import numpy as np
+from numpy.typing import NDArray
+
+from mnm.figures.style import STYLE
+
+Columns = dict[str, NDArray]
+"""A table in long format: columns of one length by name."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim, what the paper says, what was measured here, and whether the claim holds."""
+
+    claim: str
+    paper: str
+    measured: str
+    holds: bool
+
+
+@dataclass(frozen=True)
+class PaperFigure:
+    """One figure of `mnm reproduce`."""
+
+    name: str
+    title: str
+    run: Callable[[], Columns]
+    draw: Callable[[Columns], matplotlib.figure.Figure]
+    judge: Callable[[Columns], list[Verdict]]
+
+    def reproduce(self, folder: Path) -> list[Verdict]:
+        """Run, write NAME.csv and NAME.png to the folder, and judge."""
+        folder.mkdir(parents=True, exist_ok=True)
+        write_csv(folder / f"{self.name}.csv", self.run())
+        columns = read_csv(folder / f"{self.name}.csv")
+        with mpl.rc_context(STYLE):
+            self.draw(columns).savefig(folder / f"{self.name}.png")
+        return self.judge(columns)
+
+
+def write_csv(path: Path, columns: Columns) -> None:
+    """Columns to a CSV file; floats keep all their digits."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
+
+
+def read_csv(path: Path) -> Columns:
+    """Columns from a CSV file: numbers where all entries are numbers, text otherwise."""
+    with path.open(newline="", encoding="utf-8") as file:
+        names, *rows = csv.reader(file)
+    return {name: _parsed(entries) for name, entries in zip(names, zip(*rows, strict=True), strict=True)}
+
+
+def _parsed(entries: tuple[str, ...]) -> NDArray:
+    try:
+        return np.array([float(entry) for entry in entries])
+    except ValueError:
+        return np.array(entries)
+
+
+def stacked(*tables: dict[str, object]) -> Columns:
+    """Tables below one another; a value that is not an array is repeated along its table."""
+    columns: dict[str, list[NDArray]] = {}
+    for table in tables:
+        length = max(np.size(value) for value in table.values())
+        for name, value in table.items():
+            columns.setdefault(name, []).append(np.broadcast_to(np.asarray(value).ravel(), (length,)))
+    return {name: np.concatenate(parts) for name, parts in columns.items()}
+
+
+def where(columns: Columns, **values: object) -> Columns:
+    """The rows in which each named column has the given value."""
+    keep = np.logical_and.reduce([columns[name] == value for name, value in values.items()])
+    return {name: column[keep] for name, column in columns.items()}
+
+
+def by_seed(columns: Columns, x: str, y: str) -> tuple[NDArray, NDArray]:
+    """The x axis and a [seeds, points] array of y, from long format with a `seed` column."""
+    seeds = np.unique(columns["seed"])
+    return np.unique(columns[x]), columns[y].reshape(len(seeds), -1)

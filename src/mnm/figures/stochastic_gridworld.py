@@ -1,0 +1,50 @@
+"""Fig. stochastic gridworld: learning curves of MnM, Q-learning with the true dynamics, and VMBPO."""
+
+from __future__ import annotations
+
+from matplotlib.figure import Figure
+
+from mnm.figures.base import Columns, PaperFigure, Verdict, by_seed, where
+from mnm.figures.gridworld_curves import SEEDS, final_returns, selected, spread
+from mnm.figures.style import BLACK, COLOURS, draw_grid, draw_seeds, grid_legend
+from mnm.tabular.paper_tasks import stochastic_gridworld
+
+METHODS = ("MnM", "Q-learning", "VMBPO")
+
+
+def run() -> Columns:
+    """The curves of the three methods."""
+    return selected(*METHODS)
+
+
+def draw(columns: Columns) -> Figure:
+    """Curves on the left, the map on the right."""
+    figure = Figure(figsize=(7.2, 3.0), layout="constrained")
+    curves, map_axes = figure.subplots(1, 2, width_ratios=(1.6, 1))
+    for method in METHODS:
+        draw_seeds(curves, *by_seed(where(columns, method=method), "iteration", "return"), method, COLOURS[method])
+    curves.axhline(columns["optimal"][0], color=BLACK, linestyle=":", linewidth=1, label="optimal")
+    curves.set(xlabel="iteration (one 200-step episode and one batch pass each)", ylabel="return of the greedy policy")
+    curves.set_title(f"Stochastic gridworld (median and quartiles, {len(SEEDS)} seeds)")
+    curves.legend()
+    draw_grid(map_axes, stochastic_gridworld())
+    map_axes.legend(handles=grid_legend(), loc="lower left", fontsize=7)
+    return figure
+
+
+def judge(columns: Columns) -> list[Verdict]:
+    """Who ends higher."""
+    final = {method: final_returns(columns, method) for method in METHODS}
+    optimal = columns["optimal"][0]
+    return [
+        Verdict(
+            f"MnM outperforms {rival} on the stochastic gridworld",
+            "outperforms",
+            f"last return {spread(final['MnM'])} against {spread(final[rival])}, optimal {optimal:.4f}",
+            bool(final["MnM"].min() > final[rival].max()),
+        )
+        for rival in ("Q-learning", "VMBPO")
+    ]
+
+
+FIGURE = PaperFigure("stochastic_gridworld", "Learning curves on the stochastic gridworld", run, draw, judge)

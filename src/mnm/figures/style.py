@@ -1,0 +1,81 @@
+"""How the figures look: one palette that colour-blind readers can tell apart, and how to draw a grid."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.image import AxesImage
+from matplotlib.lines import Line2D
+from numpy.typing import NDArray
+
+from mnm.tabular.grids import Grid
+
+STYLE: dict[str, Any] = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 10,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "lines.linewidth": 1.8,
+    "savefig.dpi": 200,
+}
+
+# Okabe and Ito's palette.
+BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, RED, PURPLE = (
+    "#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7",
+)  # fmt: skip
+
+COLOURS = {
+    "MnM": BLUE,
+    "Q-learning": ORANGE,
+    "VMBPO": GREEN,
+    "MnM, no logarithm": RED,
+    "MnM, no classifier": SKY,
+    "Q-learning, log reward": PURPLE,
+    "Maximum likelihood": RED,
+    "Maximum likelihood, log reward": PURPLE,
+}
+
+
+def draw_seeds(axes: Axes, x: NDArray, y: NDArray, label: str, colour: str, linestyle: str = "-") -> None:
+    """The median over seeds (rows of y), with the quartiles shaded."""
+    low, middle, high = np.quantile(y, [0.25, 0.5, 0.75], axis=0)
+    axes.plot(x, middle, label=label, color=colour, linestyle=linestyle)
+    axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
+
+
+def draw_grid(axes: Axes, grid: Grid, values: NDArray | None = None, *, goal_names: str = "") -> AxesImage | None:
+    """Walls, start and goals, over a heat map of one value per cell if given."""
+    rows, columns = grid.walls.shape
+    image = None
+    if values is not None:
+        image = axes.imshow(np.where(grid.walls, np.nan, values), cmap="cividis", alpha=0.85)
+    for row, column in np.argwhere(grid.walls):
+        axes.fill_between([column - 0.5, column + 0.5], row - 0.5, row + 0.5, color="0.25", linewidth=0)
+    for row, column in grid.starts:
+        axes.plot(column, row, marker="o", color=RED, markersize=7, linestyle="", zorder=4)
+    for number, (row, column) in enumerate(grid.goals):
+        axes.plot(column, row, marker="*", color=GREEN, markersize=13, linestyle="", zorder=4, markeredgecolor="white")
+        if goal_names:
+            axes.annotate(goal_names[number], (column, row), (5, 4), textcoords="offset points", zorder=5)
+    axes.set(xlim=(-0.5, columns - 0.5), ylim=(rows - 0.5, -0.5), aspect="equal", xlabel="column", ylabel="row")
+    axes.set_xticks(np.arange(-0.5, columns), minor=True)
+    axes.set_yticks(np.arange(-0.5, rows), minor=True)
+    axes.grid(visible=False, which="major")
+    axes.grid(visible=True, which="minor", color="0.85", linewidth=0.5)
+    axes.tick_params(which="minor", length=0)
+    return image
+
+
+def grid_legend(extra: list[Line2D] | None = None) -> list[Line2D]:
+    """Legend entries for the marks of `draw_grid`."""
+    return [
+        Line2D([], [], marker="o", color=RED, linestyle="", label="start"),
+        Line2D([], [], marker="*", color=GREEN, linestyle="", markersize=10, label="goal"),
+        *(extra or []),
+    ]
