@@ -1,13 +1,15 @@
 """Fig. comparing objectives: the whole ladder of bounds while the policy and the model are being improved.
 
-Left, the paper's joint iteration (averaging 0.5); right, joint iteration for the tight bound, which ends on the
-return. VMBPO's objective and the return in the optimistic model are drawn on the left, as logarithms.
+Left, the paper's joint iteration (averaging 0.5); then joint iteration for the tight bound, which ends on the
+return; right, the gaps. VMBPO's objective and the return in the optimistic model are drawn as logarithms.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from mnm.figures.base import Columns, PaperFigure, Verdict, stacked, where
 from mnm.figures.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED, SKY
@@ -42,24 +44,36 @@ def run() -> Columns:
 
 
 def draw(columns: Columns) -> Figure:
-    """The two iterations side by side."""
-    figure = Figure(figsize=(7.2, 3.3), layout="constrained")
-    left, right = figure.subplots(1, 2, sharey=True)
-    titles = ("MnM, as in the paper (averaging 0.5)", "joint iteration for the tight bound")
-    for axes, algorithm, title in zip((left, right), ("paper", "tight"), titles, strict=True):
-        rows = where(columns, algorithm=algorithm)
-        for objective, colour in LINES.items():
-            line = where(rows, objective=objective)
-            on_top = {"linestyle": "--", "dashes": (3, 2), "zorder": 5} if objective == RETURN else {}
-            axes.plot(line["iteration"], line["value"], color=colour, label=objective, **on_top)
-        for objective, style in ((VMBPO, "-."), (IN_MODEL, ":")):
-            line = where(rows, objective=objective)
-            axes.plot(line["iteration"], line["value"], color=GREEN, linestyle=style, label=objective)
-        axes.set(xlabel="iteration", title=title)
-        axes.xaxis.get_major_locator().set_params(integer=True)
-    left.set(ylabel="log of the return (nats)", ylim=(2.29, 2.5))
-    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    """The two iterations, and how far each bound is from the return in the second one."""
+    figure = Figure(figsize=(9.0, 3.5), layout="constrained")
+    left, middle, right = figure.subplots(1, 3)
+    _draw_objectives(left, where(columns, algorithm="paper"))
+    left.set(title="MnM, as in the paper", ylabel="nats")
+    tight = where(columns, algorithm="tight")
+    _draw_objectives(middle, tight)
+    middle.set(title="joint iteration for the tight bound", ylabel="nats", ylim=(2.29, 2.49))
+    real = where(tight, objective=RETURN)["value"]
+    for rung in LADDER:
+        line = where(tight, objective=rung)
+        right.semilogy(
+            line["iteration"], np.maximum(real - line["value"], 1e-16), color=LINES[rung], marker="."
+        )
+    right.set(title="gap to the log expected return", xlabel="iteration", ylabel="nats")
+    for axes in (left, middle, right):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure
+
+
+def _draw_objectives(axes: Axes, rows: Columns) -> None:
+    for objective, colour in LINES.items():
+        line = where(rows, objective=objective)
+        on_top = {"linestyle": "--", "dashes": (3, 2), "zorder": 5} if objective == RETURN else {}
+        axes.plot(line["iteration"], line["value"], color=colour, label=objective, **on_top)
+    for objective, style in ((VMBPO, "-."), (IN_MODEL, ":")):
+        line = where(rows, objective=objective)
+        axes.plot(line["iteration"], line["value"], color=GREEN, linestyle=style, label=objective)
+    axes.set_xlabel("iteration")
 
 
 def judge(columns: Columns) -> list[Verdict]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from mnm.figures.base import Columns, PaperFigure, Verdict, stacked, where
 from mnm.figures.style import BLACK, BLUE, ORANGE, RED
@@ -65,7 +66,7 @@ def run() -> Columns:
 
 def draw(columns: Columns) -> Figure:
     """Scatter of the bounds against what they bound; the tight iteration on the grid."""
-    figure = Figure(figsize=(7.2, 3.2), layout="constrained")
+    figure = Figure(figsize=(7.2, 3.5), layout="constrained")
     scatter, curves = figure.subplots(1, 2)
     rows = where(columns, experiment="random")
     for name, colour, label in (
@@ -81,12 +82,14 @@ def draw(columns: Columns) -> Figure:
         ylabel="bound (nats)",
         title=f"{TRIALS} random MDPs: a lower bound\nlies below the line",
     )
-    scatter.legend()
+    figure.legend(*scatter.get_legend_handles_labels(), loc="outside lower left", ncols=2, markerscale=3)
     grid_rows = where(columns, experiment="grid")
     curves.plot(grid_rows["number"], grid_rows["averaged_outside"], color=ORANGE, label="tight bound")
-    curves.plot(grid_rows["number"], grid_rows["log_rho"], color=BLACK, linestyle="--", label=r"$\log\rho(g)$")
+    curves.plot(
+        grid_rows["number"], grid_rows["log_rho"], color=BLACK, linestyle="--", label=r"$\log\rho(g)$"
+    )
     curves.set(xlabel="iteration", ylabel="nats", title="gridworld: joint iteration,\ntight bound")
-    curves.xaxis.get_major_locator().set_params(integer=True)
+    curves.xaxis.set_major_locator(MaxNLocator(integer=True))
     curves.legend()
     return figure
 

@@ -28,11 +28,13 @@ def draw(columns: Columns) -> Figure:
     figure = Figure(figsize=(5.4, 3.2), layout="constrained")
     axes = figure.subplots()
     for method in METHODS:
-        linestyle = "--" if method in (CONTROL, "Q-learning") else "-"
         points = by_seed(where(columns, method=method), "iteration", "return")
-        draw_seeds(axes, *points, method, COLOURS[method], linestyle)
+        draw_seeds(axes, *points, method, COLOURS[method])
     axes.axhline(columns["optimal"][0], color=BLACK, linestyle=":", linewidth=1, label="optimal")
-    axes.set(xlabel="iteration (one 200-step episode and one batch pass each)", ylabel="return of the greedy policy")
+    axes.set(
+        xlabel="iteration (one 200-step episode and one batch pass each)",
+        ylabel="return of the greedy policy",
+    )
     axes.set_title(f"Ablation (median and quartiles, {len(SEEDS)} seeds)")
     axes.legend()
     return figure
@@ -72,4 +74,6 @@ def judge(columns: Columns) -> list[Verdict]:
     ]
 
 
-FIGURE = PaperFigure("gridworld_ablation", "Ablation on the stochastic gridworld, with a control", run, draw, judge)
+FIGURE = PaperFigure(
+    "gridworld_ablation", "Ablation on the stochastic gridworld, with a control", run, draw, judge
+)

@@ -25,7 +25,13 @@ def gridworld_curves() -> Columns:
     optimal = optimal_return(mdp)
     return stacked(
         *(
-            {"method": name, "seed": seed, "iteration": curves.iterations, "return": returns, "optimal": optimal}
+            {
+                "method": name,
+                "seed": seed,
+                "iteration": curves.iterations,
+                "return": returns,
+                "optimal": optimal,
+            }
             for (name, seed), returns in zip(names, curves.returns, strict=True)
         )
     )

@@ -53,7 +53,7 @@ def draw(columns: Columns) -> Figure:
     axes = figure.subplots()
     for learner in LEARNERS:
         points = by_seed(where(columns, learner=learner), "real_steps", "return")
-        draw_seeds(axes, *points, learner, COLOURS[learner], "--" if learner == CONTROL else "-")
+        draw_seeds(axes, *points, learner, COLOURS[learner])
     axes.axhline(columns["optimal"][0], color=BLACK, linestyle=":", linewidth=1, label="optimal")
     axes.set(xlabel="real environment steps", ylabel="return of the greedy policy")
     axes.set_title(f"Learned from real transitions (median and quartiles, {len(SEEDS)} seeds)")
@@ -63,7 +63,9 @@ def draw(columns: Columns) -> Figure:
 
 def judge(columns: Columns) -> list[Verdict]:
     """What learning everything costs, and how good the learned classifier is."""
-    final = {name: by_seed(where(columns, learner=name), "real_steps", "return")[1][:, -1] for name in LEARNERS}
+    final = {
+        name: by_seed(where(columns, learner=name), "real_steps", "return")[1][:, -1] for name in LEARNERS
+    }
     area = {name: float(where(columns, learner=name)["return"].mean()) for name in LEARNERS}
     error = where(columns, learner="MnM")["classifier_error"].mean()
     steps, optimal = columns["real_steps"].max(), columns["optimal"][0]

@@ -39,7 +39,9 @@ def run() -> Columns:
         manhattan = np.abs(grid.cells - np.array(GOAL)).sum(axis=1).astype(float)
         walked = path_lengths(mdp, grid.state(GOAL))
         shift = {
-            name: ((step.model.probs - mdp.dynamics.probs) * distance[mdp.dynamics.successors]).sum(axis=2).mean(axis=1)
+            name: ((step.model.probs - mdp.dynamics.probs) * distance[mdp.dynamics.successors])
+            .sum(axis=2)
+            .mean(axis=1)
             for name, distance in (("manhattan", manhattan), ("path", walked))
         }
         tables.append(
@@ -68,7 +70,9 @@ def draw(columns: Columns) -> Figure:
             color=BLUE, angles="xy", scale_units="xy", scale=longest / 0.8, width=0.008, pivot="mid", zorder=3,
         )  # fmt: skip
         axes.set_title(f"{TITLES[version]}\nlongest arrow: {longest:.2g} cells a step", fontsize=8)
-    arrow = Line2D([], [], color=BLUE, marker=r"$\rightarrow$", linestyle="", markersize=10, label="what the model adds")
+    arrow = Line2D(
+        [], [], color=BLUE, marker=r"$\rightarrow$", linestyle="", markersize=10, label="what the model adds"
+    )
     figure.legend(handles=grid_legend([arrow]), loc="outside lower center", ncols=3)
     return figure
 

@@ -42,14 +42,27 @@ COLOURS = {
 }
 
 
-def draw_seeds(axes: Axes, x: NDArray, y: NDArray, label: str, colour: str, linestyle: str = "-") -> None:
+DASHES = {
+    "Q-learning": (0, (5, 3)),
+    "VMBPO": (4, (2, 6)),
+    "MnM, no logarithm": (1, (1, 3)),
+    "Maximum likelihood": (1, (1, 3)),
+    "Q-learning, log reward": (0, (3, 1)),
+    "Maximum likelihood, log reward": (0, (3, 1)),
+}
+"""Methods that can lie on top of one another are drawn with different dashes."""
+
+
+def draw_seeds(axes: Axes, x: NDArray, y: NDArray, label: str, colour: str) -> None:
     """The median over seeds (rows of y), with the quartiles shaded."""
     low, middle, high = np.quantile(y, [0.25, 0.5, 0.75], axis=0)
-    axes.plot(x, middle, label=label, color=colour, linestyle=linestyle)
+    axes.plot(x, middle, label=label, color=colour, linestyle=DASHES.get(label, "-"))
     axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
 
 
-def draw_grid(axes: Axes, grid: Grid, values: NDArray | None = None, *, goal_names: str = "") -> AxesImage | None:
+def draw_grid(
+    axes: Axes, grid: Grid, values: NDArray | None = None, *, goal_names: tuple[str, ...] = ()
+) -> AxesImage | None:
     """Walls, start and goals, over a heat map of one value per cell if given."""
     rows, columns = grid.walls.shape
     image = None
@@ -60,10 +73,22 @@ def draw_grid(axes: Axes, grid: Grid, values: NDArray | None = None, *, goal_nam
     for row, column in grid.starts:
         axes.plot(column, row, marker="o", color=RED, markersize=7, linestyle="", zorder=4)
     for number, (row, column) in enumerate(grid.goals):
-        axes.plot(column, row, marker="*", color=GREEN, markersize=13, linestyle="", zorder=4, markeredgecolor="white")
+        axes.plot(
+            column,
+            row,
+            marker="*",
+            color=GREEN,
+            markersize=13,
+            linestyle="",
+            zorder=4,
+            markeredgecolor="white",
+        )
         if goal_names:
             axes.annotate(goal_names[number], (column, row), (5, 4), textcoords="offset points", zorder=5)
-    axes.set(xlim=(-0.5, columns - 0.5), ylim=(rows - 0.5, -0.5), aspect="equal", xlabel="column", ylabel="row")
+    axes.set(
+        xlim=(-0.5, columns - 0.5), ylim=(rows - 0.5, -0.5), aspect="equal", xlabel="column", ylabel="row"
+    )
+    axes.locator_params(integer=True)
     axes.set_xticks(np.arange(-0.5, columns), minor=True)
     axes.set_yticks(np.arange(-0.5, rows), minor=True)
     axes.grid(visible=False, which="major")

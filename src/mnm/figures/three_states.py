@@ -55,7 +55,7 @@ def draw(columns: Columns) -> Figure:
     other = where(columns, agent="VMBPO, other")
     sweep.semilogx(other["temperature"], other["return"], color=GREEN, label="VMBPO")
     sweep.axhline(returns[1], color=BLUE, linestyle="--", label="MnM")
-    sweep.set(xlabel="VMBPO's temperature (1 / reward)", ylabel="return", title="VMBPO by temperature")
+    sweep.set(xlabel="temperature (1 / reward)", ylabel="return", title="VMBPO by temperature")
     sweep.legend()
     return figure
 

@@ -126,6 +126,21 @@ def augmented_rewards(mdp: TabularMDP) -> Floats:
     return rest * (mdp.log_rewards - np.log(rest))
 
 
+def transition_augmented_rewards(mdp: TabularMDP) -> Floats:
+    """The same with r(s, a, s') inside the logarithm, [S, A, K]; padding slots are 0."""
+    if mdp.rewards.ndim == 2:
+        return np.repeat(augmented_rewards(mdp)[:, :, None], mdp.dynamics.probs.shape[2], axis=2)
+    possible = mdp.dynamics.probs > 0
+    missing = possible & (mdp.rewards <= 0)
+    if missing.any():
+        index = first_index(missing)
+        raise MDPError(
+            f"{at(*index)}: reward {mdp.rewards[index]:g} has no logarithm; add an explicit reward offset"
+        )
+    rest = 1.0 - mdp.discount
+    return np.where(possible, rest * np.log(np.where(possible, mdp.rewards, 1.0) / rest), 0.0)
+
+
 def paper_bound(mdp: TabularMDP, policy: Floats, model: Dynamics) -> float:
     """E_q[ sum_t discount^t ( (1-discount) log r + log p/q - (1-discount) log(1-discount) ) ]  (Eq. lb).
 
@@ -186,7 +201,9 @@ def best_hazard_values(mdp: TabularMDP, policy: Floats, model: Dynamics) -> Floa
         log_totals = np.logaddexp(log_rewards, log_go_on)
         return (policy * log_totals).sum(axis=1), chain(model, policy * np.exp(log_go_on - log_totals))
 
-    return newton_fixed_point(operator, np.full(mdp.num_states, log_rewards.min() - np.log(1.0 - mdp.discount)))
+    return newton_fixed_point(
+        operator, np.full(mdp.num_states, log_rewards.min() - np.log(1.0 - mdp.discount))
+    )
 
 
 def best_hazard_bound(mdp: TabularMDP, policy: Floats, model: Dynamics) -> float:
@@ -284,13 +301,16 @@ def tilted(dynamics: Dynamics, tilt: Floats) -> Dynamics:
     """The model q ~ p * tilt on the same successors, for tilt >= 0 of shape [S, A, K]."""
     weights = dynamics.probs * tilt
     totals = weights.sum(axis=-1, keepdims=True)
-    return dynamics.with_probs(np.where(totals > 0, weights / np.where(totals > 0, totals, 1.0), dynamics.probs))
+    return dynamics.with_probs(
+        np.where(totals > 0, weights / np.where(totals > 0, totals, 1.0), dynamics.probs)
+    )
 
 
 def exponentially_tilted(dynamics: Dynamics, values: Floats) -> Dynamics:
-    """The model q(s'|s,a) ~ p(s'|s,a) exp(values(s')): MnM's best model."""
+    """The model q(s'|s,a) ~ p(s'|s,a) exp(values(s')): MnM's best model. Rows whose values are all -inf stay p."""
     successor_values = np.where(dynamics.probs > 0, values[dynamics.successors], -np.inf)
-    return tilted(dynamics, np.exp(successor_values - successor_values.max(axis=-1, keepdims=True)))
+    largest = successor_values.max(axis=-1, keepdims=True)
+    return tilted(dynamics, np.exp(successor_values - np.where(np.isneginf(largest), 0.0, largest)))
 
 
 # --- VMBPO: above the return --------------------------------------------------------------------------------

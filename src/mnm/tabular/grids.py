@@ -43,7 +43,9 @@ class Grid:
 
     def __post_init__(self) -> None:
         if self.walls.ndim != 2 or self.cell_rewards.shape != self.walls.shape:
-            raise MDPError(f"walls {self.walls.shape} and cell rewards {self.cell_rewards.shape} must be one grid")
+            raise MDPError(
+                f"walls {self.walls.shape} and cell rewards {self.cell_rewards.shape} must be one grid"
+            )
         if not 0.0 <= self.noise <= 1.0:
             raise MDPError(f"noise must lie between 0 and 1; got {self.noise}")
         if not self.starts:
@@ -150,7 +152,9 @@ def open_grid(
     return Grid(blocked, rewards, (start,), (goal,), noise, discount, stay)
 
 
-def random_grid(size: int, *, seed: int, wall_share: float = 0.2, noise: float = 0.5, discount: float = 0.99) -> Grid:
+def random_grid(
+    size: int, *, seed: int, wall_share: float = 0.2, noise: float = 0.5, discount: float = 0.99
+) -> Grid:
     """A square grid with random walls: from the top-left corner to the bottom-right one, 1 a step, 10 there."""
     rng = np.random.default_rng(seed)
     walls = rng.random((size, size)) < wall_share
@@ -242,7 +246,8 @@ def _setting(name: str, value: str, number: int, line: str) -> float:
     known = ("noise", "discount", "reward", "stay")
     if name not in known and not (len(name) == 1 and name.isalnum()):
         raise MapError(
-            f"unknown setting {name!r}: known are {', '.join(known)}, or one letter or digit of the map", number
+            f"unknown setting {name!r}: known are {', '.join(known)}, or one letter or digit of the map",
+            number,
         )
     column = line.index("=") + 2
     try:

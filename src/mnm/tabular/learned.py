@@ -82,19 +82,29 @@ class HonestRuns:
 
 
 def learn_honestly(
-    mdp: TabularMDP, learners: list[Learner], seeds: list[int], schedule: HonestSchedule = HonestSchedule()  # noqa: B008
+    mdp: TabularMDP,
+    learners: list[Learner],
+    seeds: list[int],
+    schedule: HonestSchedule = HonestSchedule(),  # noqa: B008
 ) -> HonestRuns:
     """Every learner with every seed, in one vmapped program, in float64."""
     runs = [(learner, seed) for learner in learners for seed in seeds]
     rewards = np.stack([learner.method.rewards(mdp) for learner, _ in runs])
     settings = [
-        np.array([float(getattr(learner.method, name)) for learner, _ in runs]) for name in ("kl_weight", "tilt")
+        np.array([float(getattr(learner.method, name)) for learner, _ in runs])
+        for name in ("kl_weight", "tilt")
     ]
     replays_reality = np.array([learner.replays_reality for learner, _ in runs])
     with jax.enable_x64(True):
         arrays = (mdp.dynamics.successors, mdp.dynamics.probs, mdp.start)
         greedy, *tables = _learn_all(
-            schedule, mdp.discount, *arrays, rewards, *settings, replays_reality, np.array([seed for _, seed in runs])
+            schedule,
+            mdp.discount,
+            *arrays,
+            rewards,
+            *settings,
+            replays_reality,
+            np.array([seed for _, seed in runs]),
         )
         actions = np.asarray(greedy)
     returns = np.stack([greedy_returns(mdp, run_actions) for run_actions in actions])
@@ -138,12 +148,16 @@ def _learn_one(
 ) -> tuple[jax.Array, ...]:
     """Greedy actions after every real episode, and the last tables, of one run."""
     num_actions, slots = rewards.shape[1], probs.shape[2]
-    own_states = jnp.broadcast_to(jnp.arange(len(rewards), dtype=successors.dtype)[:, None, None], probs.shape)
+    own_states = jnp.broadcast_to(
+        jnp.arange(len(rewards), dtype=successors.dtype)[:, None, None], probs.shape
+    )
     step_size = schedule.learning_rate / schedule.episode_steps
     adversarial = tilt > 0
     chance = partial(random_numbers, seed, steps=schedule.episode_steps, num_actions=num_actions)
 
-    def visits(outcomes: jax.Array, model_probs: jax.Array, q_values: jax.Array, number: jax.Array) -> jax.Array:
+    def visits(
+        outcomes: jax.Array, model_probs: jax.Array, q_values: jax.Array, number: jax.Array
+    ) -> jax.Array:
         visited = episode(
             outcomes, model_probs, greedy_actions(q_values), schedule.epsilon, start, chance(iteration=number)
         )
@@ -186,7 +200,9 @@ def _learn_one(
 
     pairs, triples = jnp.zeros(rewards.shape), jnp.zeros(probs.shape)
     carry, greedy = jax.lax.scan(
-        iteration, (pairs, triples, triples - jnp.inf, triples, triples, pairs), jnp.arange(schedule.real_episodes)
+        iteration,
+        (pairs, triples, triples - jnp.inf, triples, triples, pairs),
+        jnp.arange(schedule.real_episodes),
     )
     _, counts, log_model, logits, _, _ = carry
     return greedy, counts, jnp.exp(log_model), logits

@@ -54,7 +54,9 @@ def first_index(mask: NDArray[np.bool_]) -> tuple[int, ...]:
 
 def at(*index: int) -> str:
     """How error messages name an entry: 'state 3, action 1, successor slot 0'."""
-    return ", ".join(f"{name} {i}" for name, i in zip(("state", "action", "successor slot"), index, strict=False))
+    return ", ".join(
+        f"{name} {i}" for name, i in zip(("state", "action", "successor slot"), index, strict=False)
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,9 +156,13 @@ class Dynamics:
     def matrix(self) -> sparse.csr_matrix:
         """The [S*A, S] matrix whose row s*A + a is p(. | s, a); it shares the arrays' memory."""
         states, actions, slots = self.probs.shape
-        row_starts = np.arange(0, self.probs.size + 1, slots, dtype=np.int32 if self.probs.size < 2**31 else None)
+        row_starts = np.arange(
+            0, self.probs.size + 1, slots, dtype=np.int32 if self.probs.size < 2**31 else None
+        )
         return sparse.csr_matrix(
-            (self.probs.ravel(), self.successors.ravel(), row_starts), shape=(states * actions, states), copy=False
+            (self.probs.ravel(), self.successors.ravel(), row_starts),
+            shape=(states * actions, states),
+            copy=False,
         )
 
     def expect(self, values: Floats) -> Floats:
@@ -200,7 +206,9 @@ class TabularMDP:
             raise MDPError(f"{at(*index)}: reward {rewards[index]} is not a finite number")
         start = real_array(self.start, "start")
         if start.shape != shape[:1]:
-            raise MDPError(f"start must have one probability for each of the {shape[0]} states; got {start.shape}")
+            raise MDPError(
+                f"start must have one probability for each of the {shape[0]} states; got {start.shape}"
+            )
         check_probabilities(start, "start distribution")
         discount = float(self.discount)
         if not 0.0 < discount < 1.0:
@@ -220,7 +228,9 @@ class TabularMDP:
         if given.shape == (states, actions, states):
             if not np.isfinite(given).all():
                 index = first_index(~np.isfinite(given))
-                raise MDPError(f"state {index[0]}, action {index[1]}: reward {given[index]} is not a finite number")
+                raise MDPError(
+                    f"state {index[0]}, action {index[1]}: reward {given[index]} is not a finite number"
+                )
             given = np.take_along_axis(given, dynamics.successors.astype(np.int64), axis=2)
         elif given.shape == (states,):
             given = np.broadcast_to(given[:, None], (states, actions))

@@ -27,6 +27,8 @@ from mnm.tabular.bounds import (
     exponentially_tilted,
     log_mean_exp,
     penalised_values,
+    tilted,
+    transition_augmented_rewards,
 )
 from mnm.tabular.evaluation import ConvergenceError
 from mnm.tabular.mdp import Dynamics, Floats, TabularMDP, uniform_policy
@@ -79,26 +81,38 @@ def maximise_jointly(
     raise ConvergenceError(f"joint iteration did not settle within {MAX_ITERATIONS} iterations")
 
 
-def joint_iteration_paper(mdp: TabularMDP, averaging: float = 0.5, tolerance: float = 1e-6) -> list[JointStep]:
+def joint_iteration_paper(
+    mdp: TabularMDP, averaging: float = 0.5, tolerance: float = 1e-6
+) -> list[JointStep]:
     """The paper's iteration: ratio weight 1 but tilt V (an inconsistent pair), kept stable by averaging.
 
-    Evaluate (policy, model) exactly; take the greedy policy in the model and the model q ~ p exp(V); average
+    Evaluate (policy, model) exactly; take the greedy policy in the model and the model q ~ p exp(c + V); average
     both with the old ones; stop when no entry of the model changes by more than `tolerance`.
+
+    Rewards that depend on the next state stay inside the logarithm here, c = (1-discount) log(r(s,a,s') /
+    (1-discount)), and so bend the model. That is still a lower bound, as the ratio's weight 1 also pays for the
+    rewarded transition; rewards that do not depend on it cancel from the tilt.
     """
-    policy, model, augmented = uniform_policy(mdp), mdp.dynamics, augmented_rewards(mdp)
-    steps = [JointStep(policy, model, penalised_values(mdp, policy, model, augmented, 1.0))]
+    policy, model, augmented = uniform_policy(mdp), mdp.dynamics, transition_augmented_rewards(mdp)
+    steps = [_paper_step(mdp, policy, model, augmented)]
     while len(steps) < MAX_ITERATIONS:
         values = steps[-1].values
-        rewards = augmented + expected_log_ratio(mdp.dynamics, model)
+        rewards = (model.probs * augmented).sum(axis=-1) + expected_log_ratio(mdp.dynamics, model)
         greedy = improved_policy(policy, rewards + mdp.discount * model.expect(values))
-        tilted_probs = exponentially_tilted(mdp.dynamics, values).probs
-        change = float(np.abs(tilted_probs - model.probs).max()) * averaging
+        objective = augmented + values[mdp.dynamics.successors]
+        best = tilted(mdp.dynamics, np.exp(objective - objective.max(axis=-1, keepdims=True)))
+        change = averaging * float(np.abs(best.probs - model.probs).max())
         policy = (1.0 - averaging) * policy + averaging * greedy
-        model = model.with_probs((1.0 - averaging) * model.probs + averaging * tilted_probs)
-        steps.append(JointStep(policy, model, penalised_values(mdp, policy, model, augmented, 1.0)))
+        model = model.with_probs((1.0 - averaging) * model.probs + averaging * best.probs)
+        steps.append(_paper_step(mdp, policy, model, augmented))
         if change < tolerance:
             return steps
     raise ConvergenceError(f"the paper's iteration did not settle within {MAX_ITERATIONS} iterations")
+
+
+def _paper_step(mdp: TabularMDP, policy: Floats, model: Dynamics, augmented: Floats) -> JointStep:
+    rewards = (model.probs * augmented).sum(axis=-1)
+    return JointStep(policy, model, penalised_values(mdp, policy, model, rewards, ratio_weight=1.0))
 
 
 def joint_iteration_tight(mdp: TabularMDP, tolerance: float = 1e-10) -> list[JointStep]:

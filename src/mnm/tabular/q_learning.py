@@ -97,11 +97,21 @@ def learn(runs: list[Run], schedule: Schedule = Schedule()) -> LearningCurves:  
     first = runs[0].mdp
     base_probs = np.stack([(run.dynamics or run.mdp.dynamics).probs for run in runs])
     rewards = np.stack([run.method.rewards(run.mdp) for run in runs])
-    kl_weights, tilts = (np.array([getattr(run.method, name) for run in runs]) for name in ("kl_weight", "tilt"))
+    kl_weights, tilts = (
+        np.array([getattr(run.method, name) for run in runs]) for name in ("kl_weight", "tilt")
+    )
     seeds = np.array([run.seed for run in runs])
     with jax.enable_x64(True):
         q_values, greedy = _learn_all(
-            schedule, first.discount, first.dynamics.successors, base_probs, rewards, kl_weights, tilts, first.start, seeds
+            schedule,
+            first.discount,
+            first.dynamics.successors,
+            base_probs,
+            rewards,
+            kl_weights,
+            tilts,
+            first.start,
+            seeds,
         )
         actions = np.asarray(greedy)[:, schedule.evaluated]
     returns = np.stack(
@@ -130,7 +140,9 @@ def tilted_model(probs: jax.Array, successor_values: jax.Array) -> tuple[jax.Arr
     return model_probs, (model_probs * log_ratio).sum(axis=-1)
 
 
-def random_numbers(seed: jax.Array, iteration: jax.Array, steps: int, num_actions: int) -> tuple[jax.Array, ...]:
+def random_numbers(
+    seed: jax.Array, iteration: jax.Array, steps: int, num_actions: int
+) -> tuple[jax.Array, ...]:
     """What chance decides in an episode: whether to explore, which random action, and the outcome's quantile."""
     explore_key, action_key, outcome_key, start_key = jax.random.split(
         jax.random.fold_in(jax.random.key(seed), iteration), 4
@@ -144,7 +156,12 @@ def random_numbers(seed: jax.Array, iteration: jax.Array, steps: int, num_action
 
 
 def episode(
-    successors: jax.Array, model_probs: jax.Array, greedy: jax.Array, epsilon: float, start: jax.Array, chance: Any
+    successors: jax.Array,
+    model_probs: jax.Array,
+    greedy: jax.Array,
+    epsilon: float,
+    start: jax.Array,
+    chance: Any,
 ) -> jax.Array:
     """The flat indices (s, a, slot) of an episode's transitions."""
     _, actions, slots = successors.shape

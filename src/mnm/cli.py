@@ -1,0 +1,211 @@
+"""The command line. Heavy imports wait until a command needs them, so that --help is quick."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from mnm.figures.base import Verdict
+    from mnm.solve import Report
+
+BAD_INPUT = 2
+
+
+@dataclass(frozen=True)
+class Reproduce:
+    """Reproduce the paper's exact figures: data (CSV), picture (PNG) and verdicts on the paper's claims.
+
+    Example: mnm reproduce comparing_objectives
+    """
+
+    figures: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Which figures; all of them if none is named. See --list."""
+    list: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Name the figures and stop."""
+    out: Path = Path("results")
+    """Folder for NAME.csv, NAME.png and verdicts.csv."""
+
+
+@dataclass(frozen=True)
+class Solve:
+    """Solve a finite MDP: the optimal value, MnM's policy and its value, and the ladder of bounds.
+
+    FILE is a grid as text, an MDP as .npz or .json, or gym:ID for a Gymnasium environment with a transition table.
+    Examples: mnm solve grid.txt --png grid.png; mnm solve gym:FrozenLake-v1 --reward-offset 0.001
+    """
+
+    file: tyro.conf.Positional[str]
+    """The file, or gym:ID."""
+    discount: float | None = None
+    """Use this discount instead of the task's own (gym: default 0.99)."""
+    reward_offset: float = 0.0
+    """Add this to every reward: MnM's bounds need rewards above 0. No policy's rank changes."""
+    png: Path | None = None
+    """Write the picture here: policy arrows and optimistic dynamics."""
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Print JSON instead of tables."""
+
+
+def main() -> None:
+    """The `mnm` command."""
+    try:
+        command = tyro.extras.subcommand_cli_from_dict(
+            {"reproduce": Reproduce, "solve": Solve},
+            prog="mnm",
+            description="Joint model-policy optimisation: exact on finite MDPs, figures of the paper by a command.",
+        )
+        sys.exit(reproduce(command) if isinstance(command, Reproduce) else solve(command))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:  # the reader of our output, head say, has gone
+        sys.stderr.close()
+        sys.exit(1)
+
+
+def reproduce(command: Reproduce) -> int:
+    """`mnm reproduce`."""
+    from rich.console import Console
+
+    from mnm.figures import FIGURES, load
+
+    console = Console()
+    if command.list:
+        for name, title in FIGURES.items():
+            console.print(f"{name:22} {title}", highlight=False)
+        return 0
+    unknown = [name for name in command.figures if name not in FIGURES]
+    if unknown:
+        return fail(
+            f"there is no figure {unknown[0]!r}{nearest(unknown[0], FIGURES)}; mnm reproduce --list names them"
+        )
+    try:
+        command.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        return fail(f"--out {command.out}: {error.strerror}")
+    names = list(dict.fromkeys(command.figures)) or list(FIGURES)
+    verdicts: dict[str, list[Verdict]] = {}
+    began = time.monotonic()
+    for number, name in enumerate(names, start=1):
+        with console.status(f"{number}/{len(names)} {name}: {FIGURES[name]} ..."):
+            start = time.monotonic()
+            try:
+                verdicts[name] = load(name).reproduce(command.out)
+            except OSError as error:
+                return fail(f"--out {command.out}: cannot write {name}: {error.strerror}")
+        took = time.monotonic() - start
+        console.print(
+            f"{number}/{len(names)} {name} ({took:.1f} s): {command.out / name}.png", highlight=False
+        )
+    print_verdicts(console, verdicts)
+    write_verdicts(command.out / "verdicts.csv", verdicts)
+    console.print(
+        f"{len(names)} figures in {time.monotonic() - began:.0f} s, in {command.out}/", highlight=False
+    )
+    return 0
+
+
+def print_verdicts(console: Console, verdicts: dict[str, list[Verdict]]) -> None:
+    """The table of claims."""
+    from rich.table import Table
+
+    table = Table(title="The paper's claims, measured", show_lines=True)
+    for heading in ("figure", "claim", "paper", "measured", "holds"):
+        table.add_column(heading)
+    for name, rows in verdicts.items():
+        for row in rows:
+            table.add_row(name, row.claim, row.paper, row.measured, "[green]yes" if row.holds else "[red]no")
+    console.print(table)
+
+
+def write_verdicts(path: Path, verdicts: dict[str, list[Verdict]]) -> None:
+    """The same as CSV."""
+    import csv
+
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(("figure", "claim", "paper", "measured", "holds"))
+        for name, rows in verdicts.items():
+            for row in rows:
+                writer.writerow((name, row.claim, row.paper, row.measured, "yes" if row.holds else "no"))
+
+
+def solve(command: Solve) -> int:
+    """`mnm solve`."""
+    import json
+
+    from rich.console import Console
+
+    from mnm.solve import draw_report, solve_task
+    from mnm.tabular.evaluation import ConvergenceError
+    from mnm.tabular.files import InputError, read_task
+    from mnm.tabular.mdp import MDPError
+
+    progress = Console(stderr=True)
+    try:
+        with progress.status(f"solving {command.file} ..."):
+            report = solve_task(read_task(command.file, command.discount), command.reward_offset)
+            answer = report.as_json() if command.json else None
+        if command.png is not None:
+            draw_report(report, command.png)
+    except (InputError, MDPError) as error:
+        return fail(str(error))
+    except ConvergenceError as error:
+        print(f"mnm: {command.file}: {error}", file=sys.stderr)
+        return 1
+    if answer is not None:
+        print(json.dumps(answer, allow_nan=False))
+    else:
+        print_report(Console(), report)
+    return 0
+
+
+def print_report(console: Console, report: Report) -> None:
+    """What `mnm solve` prints."""
+    from rich.table import Table
+
+    from mnm.solve import policy_lines
+
+    mdp = report.task.mdp
+    console.print(
+        f"{report.task.name}: {mdp.num_states} states, {mdp.num_actions} actions, discount {mdp.discount:g}",
+        highlight=False,
+        markup=False,
+    )
+    console.print(f"optimal value from the start: {report.optimal_return:.6g}", highlight=False)
+    name = "MnM's policy" if report.mnm else "MnM's policy (tight bound)"
+    console.print(f"{name}, value from the start: {report.return_of(report.best):.6g}", highlight=False)
+    for line in policy_lines(report.task, report.best.policy.argmax(axis=1)):
+        console.print(f"  {line}", highlight=False, markup=False)
+    ladders = report.ladders()
+    table = Table(title="The ladder of bounds on the log expected return (nats)")
+    table.add_column("bound")
+    titles = {"mnm": "at MnM's optimum, q ~ p exp(V)", "tight": "at the tight optimum, q ~ p V"}
+    for agent in ladders:
+        table.add_column(titles[agent], justify="right")
+    for rung in ladders["tight"]:
+        table.add_row(rung, *(f"{ladder[rung]:.6f}" for ladder in ladders.values()))
+    console.print(table)
+    if report.why_not:
+        console.print(f"note: {report.why_not}", highlight=False, markup=False)
+
+
+def nearest(name: str, known: object) -> str:
+    """', did you mean X?' or nothing."""
+    from difflib import get_close_matches
+
+    matches = get_close_matches(name, list(known), n=1)  # type: ignore[call-overload]
+    return f" (did you mean {matches[0]}?)" if matches else ""
+
+
+def fail(message: str) -> int:
+    """Say what is wrong with the input, in one line."""
+    print(f"mnm: {' '.join(message.split())}", file=sys.stderr)
+    return BAD_INPUT

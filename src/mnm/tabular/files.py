@@ -1,0 +1,163 @@
+"""Finite MDPs from files: a grid as text, arrays as .npz or JSON, or a Gymnasium environment by its id.
+
+Every failure is one InputError whose message starts with the place: file, line and column, or array entry.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mnm.tabular.grids import Grid, MapError, parse_map
+from mnm.tabular.gym_tables import from_gym
+from mnm.tabular.mdp import Dynamics, MDPError, TabularMDP, start_distribution
+
+ARRAYS = "probs, rewards, discount, and optionally start and successors"
+
+
+class InputError(Exception):
+    """Input that cannot be used; the message is one line that names the place, the cause and the remedy."""
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A finite MDP that was read, and the grid it was drawn as, if it was."""
+
+    name: str
+    mdp: TabularMDP
+    grid: Grid | None = None
+
+
+def read_task(source: str, discount: float | None = None) -> Task:
+    """The task that `source` names: gym:ID, or a file. `discount` replaces the task's own.
+
+    .npz and .json files hold `probs` [S, A, S] (or [S, A, K] beside `successors` [S, A, K]), `rewards` [S], [S, A]
+    or [S, A, S], `discount`, and optionally `start`, a state or a distribution (default: state 0). Any other file
+    is read as a text map.
+    """
+    if source.startswith("gym:"):
+        return Task(source, read_gym(source.removeprefix("gym:"), 0.99 if discount is None else discount))
+    path = Path(source)
+    readers = {".npz": read_npz, ".json": read_json}
+    try:
+        if path.suffix in readers:
+            mdp = readers[path.suffix](path)
+            return Task(source, mdp if discount is None else replace(mdp, discount=discount))
+        grid = read_map(path)
+        grid = grid if discount is None else replace(grid, discount=discount)
+        return Task(source, grid.mdp, grid)
+    except MDPError as error:
+        raise InputError(f"{source}: {error}") from None
+    except OSError as error:
+        raise InputError(f"{source}: {error.strerror or error}") from None
+
+
+def read_map(path: Path) -> Grid:
+    """A text map; see `parse_map`."""
+    try:
+        return parse_map(path.read_text(encoding="utf-8"))
+    except MapError as error:
+        raise InputError(f"{path}:{error.line}:{error.column}: {error}") from None
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path}: byte {error.start} is not UTF-8 text; maps are text, arrays need .npz or .json"
+        ) from None
+
+
+def read_json(path: Path) -> TabularMDP:
+    """An MDP from a JSON object of nested lists."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}:{error.lineno}:{error.colno}: not JSON: {error.msg}") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: byte {error.start} is not UTF-8 text") from None
+    except RecursionError:
+        raise InputError(f"{path}: the lists are nested too deeply for an MDP") from None
+    if not isinstance(data, dict):
+        raise InputError(f"{path}:1:1: expected an object with the keys {ARRAYS}")
+    return mdp_from_arrays(data)
+
+
+def read_npz(path: Path) -> TabularMDP:
+    """An MDP from NumPy's archive of arrays; pickled objects are refused."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except (ValueError, zipfile.BadZipFile, EOFError, KeyError, NotImplementedError, MemoryError) as error:
+        raise InputError(f"{path}: not a readable .npz archive of plain arrays ({error})") from None
+    return mdp_from_arrays(arrays)
+
+
+def mdp_from_arrays(arrays: Mapping[str, Any]) -> TabularMDP:
+    """An MDP from arrays by name; the names are those of the files."""
+    known = {"probs", "successors", "rewards", "discount", "start"}
+    for name in ("probs", "rewards", "discount"):
+        if name not in arrays:
+            raise MDPError(f"array {name!r} is missing; an MDP file has {ARRAYS}")
+    for name in arrays:
+        if name not in known:
+            raise MDPError(f"unknown array {name!r}; an MDP file has {ARRAYS}")
+    discount = _number(arrays["discount"], "discount")
+    start = arrays.get("start", 0)
+    if np.ndim(_array(start, "start")) == 0:
+        start = int(_number(start, "start"))
+    probs, rewards = _array(arrays["probs"], "probs"), _array(arrays["rewards"], "rewards")
+    if "successors" not in arrays:
+        return TabularMDP.from_dense(probs, rewards, discount, start)
+    dynamics = Dynamics.from_lists(_array(arrays["successors"], "successors"), probs)
+    if rewards.ndim == 1:
+        rewards = np.repeat(rewards[:, None], dynamics.num_actions, axis=1)
+    return TabularMDP(dynamics, rewards, start_distribution(start, dynamics.num_states), discount)
+
+
+def _array(values: Any, name: str) -> np.ndarray:
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise MDPError(f"array {name!r}: its rows have unequal lengths") from None
+    if array.dtype.kind not in "biuf":
+        raise MDPError(f"array {name!r}: entry {_first_odd_entry(values)} is not a number")
+    return array
+
+
+def _first_odd_entry(values: Any, index: tuple[int, ...] = ()) -> str:
+    """The place and value of the first entry of nested lists that is not a number."""
+    if isinstance(values, list):
+        for number, entry in enumerate(values):
+            if found := _first_odd_entry(entry, (*index, number)):
+                return found
+        return ""
+    if isinstance(values, int | float) and not isinstance(values, str):
+        return ""
+    return f"{list(index)} = {values!r}" if index else repr(values)
+
+
+def _number(value: Any, name: str) -> float:
+    array = _array(value, name)
+    if array.ndim != 0:
+        raise MDPError(f"{name} must be one number; got an array of shape {array.shape}")
+    return float(array)
+
+
+def read_gym(environment_id: str, discount: float) -> TabularMDP:
+    """The MDP of a Gymnasium environment that publishes its transition table."""
+    import gymnasium
+
+    try:
+        environment = gymnasium.make(environment_id)
+    except Exception as error:  # an environment's constructor can raise anything
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(f"gym:{environment_id}: {reason}") from None
+    try:
+        return from_gym(environment, discount)
+    except MDPError as error:
+        raise InputError(f"gym:{environment_id}: {error}") from None
+    finally:
+        environment.close()
