@@ -83,9 +83,7 @@ def reproduce(command: Reproduce) -> int:
         return 0
     unknown = [name for name in command.figures if name not in FIGURES]
     if unknown:
-        return fail(
-            f"there is no figure {unknown[0]!r}{nearest(unknown[0], FIGURES)}; mnm reproduce --list names them"
-        )
+        return fail(f"there is no figure {unknown[0]!r}{nearest(unknown[0], FIGURES)}; mnm reproduce --list names them")
     try:
         command.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -101,14 +99,10 @@ def reproduce(command: Reproduce) -> int:
             except OSError as error:
                 return fail(f"--out {command.out}: cannot write {name}: {error.strerror}")
         took = time.monotonic() - start
-        console.print(
-            f"{number}/{len(names)} {name} ({took:.1f} s): {command.out / name}.png", highlight=False
-        )
+        console.print(f"{number}/{len(names)} {name} ({took:.1f} s): {command.out / name}.png", highlight=False)
     print_verdicts(console, verdicts)
     write_verdicts(command.out / "verdicts.csv", verdicts)
-    console.print(
-        f"{len(names)} figures in {time.monotonic() - began:.0f} s, in {command.out}/", highlight=False
-    )
+    console.print(f"{len(names)} figures in {time.monotonic() - began:.0f} s, in {command.out}/", highlight=False)
     return 0
 
 

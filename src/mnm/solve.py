@@ -77,8 +77,7 @@ class Report:
                 for name, step in agents.items()
             },
             "ladder": {
-                name: {rung: _finite(value) for rung, value in rungs.items()}
-                for name, rungs in self.ladders().items()
+                name: {rung: _finite(value) for rung, value in rungs.items()} for name, rungs in self.ladders().items()
             },
             "note": self.why_not,
         }
@@ -122,9 +121,7 @@ def _why_no_logarithm(mdp: TabularMDP, reward_offset: float) -> str:
 def policy_lines(task: Task, actions: np.ndarray) -> list[str]:
     """A policy as text: arrows for a grid, a list of states otherwise."""
     if task.grid is None:
-        shown = [
-            f"state {state}: action {action}" for state, action in enumerate(actions[:LARGEST_PRINTED_POLICY])
-        ]
+        shown = [f"state {state}: action {action}" for state, action in enumerate(actions[:LARGEST_PRINTED_POLICY])]
         more = len(actions) - len(shown)
         return shown + ([f"... and {more} more states (--json has them all)"] if more else [])
     grid = task.grid
@@ -133,7 +130,7 @@ def policy_lines(task: Task, actions: np.ndarray) -> list[str]:
     for goal in grid.goals:
         symbols[goal] = "G"
     if symbols.size > 80 * 80:
-        return [f"({symbols.shape[0]} by {symbols.shape[1]} cells: too large to print; --json has them all)"]
+        return [f"({len(symbols)} by {len(symbols[0])} cells: too large to print; --json has them all)"]
     return [" ".join(row) for row in symbols]
 
 
@@ -164,31 +161,26 @@ def draw_report(report: Report, path: Path) -> None:
 def _draw_on_grid(figure: Any, report: Report, grid: Grid) -> None:
     from matplotlib.lines import Line2D
 
-    from mnm.figures.style import BLUE, draw_grid, grid_legend
+    from mnm.figures.style import BLUE, draw_grid, draw_values, grid_legend
     from mnm.tabular.grids import MOVES
 
     mdp, step = report.task.mdp, report.best
     policy_axes, model_axes = figure.subplots(1, 2)
     values = evaluate_policy(mdp, step.policy)
-    image = draw_grid(policy_axes, grid, grid.picture(values))
+    draw_grid(policy_axes, grid)
+    image = draw_values(policy_axes, grid, values)
     figure.colorbar(image, ax=policy_axes, label="value of MnM's policy", shrink=0.8)
     moves = MOVES[step.policy.argmax(axis=1)]
     arrows = {"angles": "xy", "scale_units": "xy", "pivot": "mid", "zorder": 3}
     rows, columns = grid.cells.T
-    policy_axes.quiver(
-        columns, rows, moves[:, 1], moves[:, 0], color="white", scale=1.6, width=0.006, **arrows
-    )
-    policy_axes.set_title(
-        f"MnM's policy\nreturn {report.return_of(step):.4g} (optimal {report.optimal_return:.4g})"
-    )
+    policy_axes.quiver(columns, rows, moves[:, 1], moves[:, 0], color="white", scale=1.6, width=0.006, **arrows)
+    policy_axes.set_title(f"MnM's policy\nreturn {report.return_of(step):.4g} (optimal {report.optimal_return:.4g})")
     draw_grid(model_axes, grid)
     bend = (grid.mean_displacement(step.model) - grid.mean_displacement(mdp.dynamics)).mean(axis=1)
     longest = float(np.hypot(*bend.T).max())
     if longest > 1e-12:
         scale = longest / 0.8
-        model_axes.quiver(
-            columns, rows, bend[:, 1], bend[:, 0], color=BLUE, scale=scale, width=0.008, **arrows
-        )
+        model_axes.quiver(columns, rows, bend[:, 1], bend[:, 0], color=BLUE, scale=scale, width=0.008, **arrows)
         model_axes.set_title(f"what MnM's model adds\n(longest arrow: {longest:.2g} cells a step)")
     else:
         model_axes.set_title("the dynamics are deterministic:\nMnM's model is exact")
@@ -209,9 +201,7 @@ def _draw_as_matrices(figure: Any, report: Report) -> None:
     if mdp.num_states <= LARGEST_PRINTED_POLICY:
         for state, (value, action) in enumerate(zip(values, step.policy.argmax(axis=1), strict=True)):
             values_axes.annotate(str(action), (state, value), ha="center", va="bottom", fontsize=7)
-    values_axes.set(
-        xlabel="state", ylabel="value of MnM's policy", title="values, with the chosen action's number"
-    )
+    values_axes.set(xlabel="state", ylabel="value of MnM's policy", title="values, with the chosen action's number")
     values_axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     added = (chain(step.model, step.policy) - chain(mdp.dynamics, step.policy)).toarray()
     largest = max(float(np.abs(added).max()), 1e-12)

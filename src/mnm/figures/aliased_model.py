@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from mnm.figures.base import Columns, PaperFigure, Verdict, stacked, where
-from mnm.figures.style import ORANGE, draw_grid, grid_legend
+from mnm.figures.style import ORANGE, draw_grid, draw_values, grid_legend
 from mnm.tabular.aliased import plan_with_aliased_model, walk
 from mnm.tabular.evaluation import evaluate_policy
 from mnm.tabular.grids import Grid
@@ -58,9 +58,8 @@ def draw(columns: Columns) -> Figure:
     largest = columns["value"].max()
     for axes, agent in zip(panels, AGENTS, strict=True):
         rows = where(columns, agent=agent)
-        image = draw_grid(axes, grid, grid.picture(rows["value"]))
-        assert image is not None
-        image.set_clim(0, largest)
+        draw_grid(axes, grid)
+        image = draw_values(axes, grid, rows["value"], largest)
         order = np.argsort(rows["visited_at"])
         order = order[rows["visited_at"][order] >= 0]
         axes.plot(rows["column"][order], rows["row"][order], color=ORANGE, linewidth=2, zorder=3)

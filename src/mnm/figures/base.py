@@ -9,6 +9,7 @@ import csv
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import matplotlib.figure
@@ -73,7 +74,7 @@ def _parsed(entries: tuple[str, ...]) -> NDArray:
         return np.array(entries)
 
 
-def stacked(*tables: dict[str, object]) -> Columns:
+def stacked(*tables: dict[str, Any]) -> Columns:
     """Tables below one another; a value that is not an array is repeated along its table."""
     columns: dict[str, list[NDArray]] = {}
     for table in tables:
@@ -83,7 +84,7 @@ def stacked(*tables: dict[str, object]) -> Columns:
     return {name: np.concatenate(parts) for name, parts in columns.items()}
 
 
-def where(columns: Columns, **values: object) -> Columns:
+def where(columns: Columns, **values: Any) -> Columns:
     """The rows in which each named column has the given value."""
     keep = np.logical_and.reduce([columns[name] == value for name, value in values.items()])
     return {name: column[keep] for name, column in columns.items()}

@@ -6,6 +6,8 @@ return; right, the gaps. VMBPO's objective and the return in the optimistic mode
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -55,9 +57,7 @@ def draw(columns: Columns) -> Figure:
     real = where(tight, objective=RETURN)["value"]
     for rung in LADDER:
         line = where(tight, objective=rung)
-        right.semilogy(
-            line["iteration"], np.maximum(real - line["value"], 1e-16), color=LINES[rung], marker="."
-        )
+        right.semilogy(line["iteration"], np.maximum(real - line["value"], 1e-16), color=LINES[rung], marker=".")
     right.set(title="gap to the log expected return", xlabel="iteration", ylabel="nats")
     for axes in (left, middle, right):
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -68,7 +68,7 @@ def draw(columns: Columns) -> Figure:
 def _draw_objectives(axes: Axes, rows: Columns) -> None:
     for objective, colour in LINES.items():
         line = where(rows, objective=objective)
-        on_top = {"linestyle": "--", "dashes": (3, 2), "zorder": 5} if objective == RETURN else {}
+        on_top: Any = {"linestyle": "--", "dashes": (3, 2), "zorder": 5} if objective == RETURN else {}
         axes.plot(line["iteration"], line["value"], color=colour, label=objective, **on_top)
     for objective, style in ((VMBPO, "-."), (IN_MODEL, ":")):
         line = where(rows, objective=objective)

@@ -64,9 +64,7 @@ def draw(columns: Columns) -> Figure:
     for axes, task in zip(panels, GOALS, strict=True):
         rows = where(columns, task=task)
         for dynamics, colour in zip(DYNAMICS, (ORANGE, BLUE), strict=True):
-            draw_seeds(
-                axes, *by_seed(where(rows, dynamics=dynamics), "iteration", "return"), dynamics, colour
-            )
+            draw_seeds(axes, *by_seed(where(rows, dynamics=dynamics), "iteration", "return"), dynamics, colour)
         axes.axhline(rows["optimal"][0], color=BLACK, linestyle=":", linewidth=1, label="optimal")
         axes.set(xlabel="iteration", title=f"task {task}, goal {GOALS[task]}")
     panels[0].set_ylabel("return in the real dynamics")

@@ -85,9 +85,7 @@ def draw(columns: Columns) -> Figure:
     figure.legend(*scatter.get_legend_handles_labels(), loc="outside lower left", ncols=2, markerscale=3)
     grid_rows = where(columns, experiment="grid")
     curves.plot(grid_rows["number"], grid_rows["averaged_outside"], color=ORANGE, label="tight bound")
-    curves.plot(
-        grid_rows["number"], grid_rows["log_rho"], color=BLACK, linestyle="--", label=r"$\log\rho(g)$"
-    )
+    curves.plot(grid_rows["number"], grid_rows["log_rho"], color=BLACK, linestyle="--", label=r"$\log\rho(g)$")
     curves.set(xlabel="iteration", ylabel="nats", title="gridworld: joint iteration,\ntight bound")
     curves.xaxis.set_major_locator(MaxNLocator(integer=True))
     curves.legend()

@@ -74,6 +74,4 @@ def judge(columns: Columns) -> list[Verdict]:
     ]
 
 
-FIGURE = PaperFigure(
-    "gridworld_ablation", "Ablation on the stochastic gridworld, with a control", run, draw, judge
-)
+FIGURE = PaperFigure("gridworld_ablation", "Ablation on the stochastic gridworld, with a control", run, draw, judge)

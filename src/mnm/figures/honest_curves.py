@@ -63,9 +63,7 @@ def draw(columns: Columns) -> Figure:
 
 def judge(columns: Columns) -> list[Verdict]:
     """What learning everything costs, and how good the learned classifier is."""
-    final = {
-        name: by_seed(where(columns, learner=name), "real_steps", "return")[1][:, -1] for name in LEARNERS
-    }
+    final = {name: by_seed(where(columns, learner=name), "real_steps", "return")[1][:, -1] for name in LEARNERS}
     area = {name: float(where(columns, learner=name)["return"].mean()) for name in LEARNERS}
     error = where(columns, learner="MnM")["classifier_error"].mean()
     steps, optimal = columns["real_steps"].max(), columns["optimal"][0]

@@ -39,9 +39,7 @@ def run() -> Columns:
         manhattan = np.abs(grid.cells - np.array(GOAL)).sum(axis=1).astype(float)
         walked = path_lengths(mdp, grid.state(GOAL))
         shift = {
-            name: ((step.model.probs - mdp.dynamics.probs) * distance[mdp.dynamics.successors])
-            .sum(axis=2)
-            .mean(axis=1)
+            name: ((step.model.probs - mdp.dynamics.probs) * distance[mdp.dynamics.successors]).sum(axis=2).mean(axis=1)
             for name, distance in (("manhattan", manhattan), ("path", walked))
         }
         tables.append(

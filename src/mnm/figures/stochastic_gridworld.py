@@ -22,9 +22,7 @@ def draw(columns: Columns) -> Figure:
     figure = Figure(figsize=(7.2, 3.0), layout="constrained")
     curves, map_axes = figure.subplots(1, 2, width_ratios=(1.6, 1))
     for method in METHODS:
-        draw_seeds(
-            curves, *by_seed(where(columns, method=method), "iteration", "return"), method, COLOURS[method]
-        )
+        draw_seeds(curves, *by_seed(where(columns, method=method), "iteration", "return"), method, COLOURS[method])
     curves.axhline(columns["optimal"][0], color=BLACK, linestyle=":", linewidth=1, label="optimal")
     curves.set(
         xlabel="iteration (one 200-step episode and one batch pass each)",

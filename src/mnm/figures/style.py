@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mnm.tabular.grids import Grid
 
-STYLE: dict[str, Any] = {
+STYLE: Any = {
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -60,14 +60,14 @@ def draw_seeds(axes: Axes, x: NDArray, y: NDArray, label: str, colour: str) -> N
     axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
 
 
-def draw_grid(
-    axes: Axes, grid: Grid, values: NDArray | None = None, *, goal_names: tuple[str, ...] = ()
-) -> AxesImage | None:
-    """Walls, start and goals, over a heat map of one value per cell if given."""
+def draw_values(axes: Axes, grid: Grid, values: NDArray, largest: float | None = None) -> AxesImage:
+    """A heat map of one value per state."""
+    return axes.imshow(grid.picture(values), cmap="cividis", alpha=0.85, vmin=0, vmax=largest)
+
+
+def draw_grid(axes: Axes, grid: Grid, *, goal_names: tuple[str, ...] = ()) -> None:
+    """Walls, start and goals."""
     rows, columns = grid.walls.shape
-    image = None
-    if values is not None:
-        image = axes.imshow(np.where(grid.walls, np.nan, values), cmap="cividis", alpha=0.85)
     for row, column in np.argwhere(grid.walls):
         axes.fill_between([column - 0.5, column + 0.5], row - 0.5, row + 0.5, color="0.25", linewidth=0)
     for row, column in grid.starts:
@@ -85,16 +85,13 @@ def draw_grid(
         )
         if goal_names:
             axes.annotate(goal_names[number], (column, row), (5, 4), textcoords="offset points", zorder=5)
-    axes.set(
-        xlim=(-0.5, columns - 0.5), ylim=(rows - 0.5, -0.5), aspect="equal", xlabel="column", ylabel="row"
-    )
+    axes.set(xlim=(-0.5, columns - 0.5), ylim=(rows - 0.5, -0.5), aspect="equal", xlabel="column", ylabel="row")
     axes.locator_params(integer=True)
     axes.set_xticks(np.arange(-0.5, columns), minor=True)
     axes.set_yticks(np.arange(-0.5, rows), minor=True)
     axes.grid(visible=False, which="major")
     axes.grid(visible=True, which="minor", color="0.85", linewidth=0.5)
     axes.tick_params(which="minor", length=0)
-    return image
 
 
 def grid_legend(extra: list[Line2D] | None = None) -> list[Line2D]:

@@ -100,9 +100,7 @@ def model_return(mdp: TabularMDP, policy: Floats, model: Dynamics) -> float:
 # --- the paper's bound and the sharper one ------------------------------------------------------------------
 
 
-def penalised_values(
-    mdp: TabularMDP, policy: Floats, model: Dynamics, rewards: Floats, ratio_weight: float
-) -> Floats:
+def penalised_values(mdp: TabularMDP, policy: Floats, model: Dynamics, rewards: Floats, ratio_weight: float) -> Floats:
     """V(s) = E_q[ sum_t discount^t ( rewards(s_t, a_t) + ratio_weight log p/q ) | s_0 = s ].
 
     -inf for the states from which the policy and the model can take a transition that p cannot.
@@ -111,7 +109,7 @@ def penalised_values(
     ratios = expected_log_ratio(mdp.dynamics, model)
     impossible = np.isneginf(ratios)
     transitions = chain(model, policy)
-    lost = can_reach(transitions, ((policy > 0) & impossible).any(axis=1))
+    lost = can_reach(transitions, np.any((policy > 0) & impossible, axis=1))
     if average(mdp.start, lost.astype(float)) > 0:
         _warn_of_missing_support(mdp, policy, model)
     penalised = rewards + ratio_weight * np.where(impossible, 0.0, ratios)
@@ -134,9 +132,7 @@ def transition_augmented_rewards(mdp: TabularMDP) -> Floats:
     missing = possible & (mdp.rewards <= 0)
     if missing.any():
         index = first_index(missing)
-        raise MDPError(
-            f"{at(*index)}: reward {mdp.rewards[index]:g} has no logarithm; add an explicit reward offset"
-        )
+        raise MDPError(f"{at(*index)}: reward {mdp.rewards[index]:g} has no logarithm; add an explicit reward offset")
     rest = 1.0 - mdp.discount
     return np.where(possible, rest * np.log(np.where(possible, mdp.rewards, 1.0) / rest), 0.0)
 
@@ -201,9 +197,7 @@ def best_hazard_values(mdp: TabularMDP, policy: Floats, model: Dynamics) -> Floa
         log_totals = np.logaddexp(log_rewards, log_go_on)
         return (policy * log_totals).sum(axis=1), chain(model, policy * np.exp(log_go_on - log_totals))
 
-    return newton_fixed_point(
-        operator, np.full(mdp.num_states, log_rewards.min() - np.log(1.0 - mdp.discount))
-    )
+    return newton_fixed_point(operator, np.full(mdp.num_states, log_rewards.min() - np.log(1.0 - mdp.discount)))
 
 
 def best_hazard_bound(mdp: TabularMDP, policy: Floats, model: Dynamics) -> float:
@@ -258,7 +252,7 @@ def averaged_outside_values(mdp: TabularMDP, policy: Floats, model: Dynamics) ->
     def operator(values: Floats) -> tuple[Floats, sparse.csr_matrix]:
         log_go_on = log_weight + values[columns]
         log_total = np.logaddexp(log_reward, log_go_on)
-        image = np.bincount(rows, weights=weight * log_total, minlength=mdp.num_states)
+        image = np.bincount(rows, weights=weight * log_total, minlength=mdp.num_states).astype(np.float64)
         derivative = weight * np.exp(log_go_on - log_total)
         return image, sparse.csr_matrix((derivative, columns, row_starts), shape=(mdp.num_states,) * 2)
 
@@ -275,7 +269,7 @@ def _without_gain(policy: Floats, model: Dynamics, rewards: Floats, ratios: Floa
     unrewarded = policy * (rewards == 0)
     steps = chain(model, unrewarded)
     impossible = ((unrewarded[:, :, None] * model.probs > 0) & np.isneginf(ratios)).any(axis=(1, 2))
-    can_gain = can_reach(steps, ((policy > 0) & (rewards > 0)).any(axis=1))
+    can_gain = can_reach(steps, np.any((policy > 0) & (rewards > 0), axis=1))
     return can_reach(steps, impossible | ~can_gain)
 
 
@@ -301,9 +295,7 @@ def tilted(dynamics: Dynamics, tilt: Floats) -> Dynamics:
     """The model q ~ p * tilt on the same successors, for tilt >= 0 of shape [S, A, K]."""
     weights = dynamics.probs * tilt
     totals = weights.sum(axis=-1, keepdims=True)
-    return dynamics.with_probs(
-        np.where(totals > 0, weights / np.where(totals > 0, totals, 1.0), dynamics.probs)
-    )
+    return dynamics.with_probs(np.where(totals > 0, weights / np.where(totals > 0, totals, 1.0), dynamics.probs))
 
 
 def exponentially_tilted(dynamics: Dynamics, values: Floats) -> Dynamics:

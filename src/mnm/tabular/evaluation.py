@@ -47,9 +47,7 @@ def solve_linear(weights: sparse.csr_matrix, constants: Floats) -> Floats:
         factors = scipy.sparse.linalg.splu(system, diag_pivot_thresh=0.0)
         solution: Floats = factors.solve(constants)
         return solution
-    solution, failure = scipy.sparse.linalg.bicgstab(
-        system, constants, x0=constants, rtol=1e-13, maxiter=20_000
-    )
+    solution, failure = scipy.sparse.linalg.bicgstab(system, constants, x0=constants, rtol=1e-13, maxiter=20_000)
     residual = np.abs(constants + weights @ solution - solution).max()
     if failure and residual > 1e-9 * max(1.0, np.abs(solution).max()):
         raise ConvergenceError(f"the linear solver stopped at a residual of {residual:.3g} ({states} states)")
@@ -111,7 +109,7 @@ def solve_linear_transposed(flow: sparse.csr_matrix, sources: Floats) -> Floats:
     return total
 
 
-def can_reach(edges: sparse.csr_matrix, targets: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def can_reach(edges: sparse.csr_matrix, targets: NDArray) -> NDArray:
     """The states from which some path of positive weight leads to a target (targets included)."""
     if not targets.any():
         return targets

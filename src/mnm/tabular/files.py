@@ -134,7 +134,7 @@ def _first_odd_entry(values: Any, index: tuple[int, ...] = ()) -> str:
             if found := _first_odd_entry(entry, (*index, number)):
                 return found
         return ""
-    if isinstance(values, int | float) and not isinstance(values, str):
+    if isinstance(values, int | float):
         return ""
     return f"{list(index)} = {values!r}" if index else repr(values)
 

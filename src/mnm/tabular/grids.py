@@ -43,9 +43,7 @@ class Grid:
 
     def __post_init__(self) -> None:
         if self.walls.ndim != 2 or self.cell_rewards.shape != self.walls.shape:
-            raise MDPError(
-                f"walls {self.walls.shape} and cell rewards {self.cell_rewards.shape} must be one grid"
-            )
+            raise MDPError(f"walls {self.walls.shape} and cell rewards {self.cell_rewards.shape} must be one grid")
         if not 0.0 <= self.noise <= 1.0:
             raise MDPError(f"noise must lie between 0 and 1; got {self.noise}")
         if not self.starts:
@@ -85,7 +83,6 @@ class Grid:
     @cached_property
     def move_targets(self) -> NDArray[np.int32]:
         """[S, moves] the state that each move leads to when it is not replaced."""
-        rows, columns = self.walls.shape
         padded = np.pad(self.state_numbers, 1, constant_values=-1)
         own = np.arange(len(self.cells), dtype=np.int32)
         targets = [padded[tuple((self.cells + 1 + move).T)] for move in MOVES[: self.num_moves]]
@@ -152,9 +149,7 @@ def open_grid(
     return Grid(blocked, rewards, (start,), (goal,), noise, discount, stay)
 
 
-def random_grid(
-    size: int, *, seed: int, wall_share: float = 0.2, noise: float = 0.5, discount: float = 0.99
-) -> Grid:
+def random_grid(size: int, *, seed: int, wall_share: float = 0.2, noise: float = 0.5, discount: float = 0.99) -> Grid:
     """A square grid with random walls: from the top-left corner to the bottom-right one, 1 a step, 10 there."""
     rng = np.random.default_rng(seed)
     walls = rng.random((size, size)) < wall_share
@@ -218,9 +213,7 @@ def parse_map(text: str) -> Grid:
     for symbol, value in symbols.items():
         rewards[drawing == symbol] = value
     starts, goals = (tuple((int(r), int(c)) for r, c in np.argwhere(drawing == mark)) for mark in "SG")
-    return Grid(
-        drawing == "#", rewards, starts, goals, numbers["noise"], numbers["discount"], bool(numbers["stay"])
-    )
+    return Grid(drawing == "#", rewards, starts, goals, numbers["noise"], numbers["discount"], bool(numbers["stay"]))
 
 
 def _split_map(text: str) -> tuple[dict[str, float], int, list[str]]:

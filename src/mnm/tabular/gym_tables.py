@@ -18,9 +18,7 @@ def from_gym(environment: Any, discount: float = 0.99) -> TabularMDP:
     unwrapped = getattr(environment, "unwrapped", environment)
     table = getattr(unwrapped, "P", None)
     if table is None:
-        raise MDPError(
-            f"{unwrapped}: has no transition table P; only finite environments that publish one can be read"
-        )
+        raise MDPError(f"{unwrapped}: has no transition table P; only finite environments that publish one can be read")
     states, actions = len(table), len(table[0])
     absorbing = states
     slots = max(len(outcomes) for row in table.values() for outcomes in row.values())

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -91,8 +92,7 @@ def learn_honestly(
     runs = [(learner, seed) for learner in learners for seed in seeds]
     rewards = np.stack([learner.method.rewards(mdp) for learner, _ in runs])
     settings = [
-        np.array([float(getattr(learner.method, name)) for learner, _ in runs])
-        for name in ("kl_weight", "tilt")
+        np.array([float(getattr(learner.method, name)) for learner, _ in runs]) for name in ("kl_weight", "tilt")
     ]
     replays_reality = np.array([learner.replays_reality for learner, _ in runs])
     with jax.enable_x64(True):
@@ -148,22 +148,18 @@ def _learn_one(
 ) -> tuple[jax.Array, ...]:
     """Greedy actions after every real episode, and the last tables, of one run."""
     num_actions, slots = rewards.shape[1], probs.shape[2]
-    own_states = jnp.broadcast_to(
-        jnp.arange(len(rewards), dtype=successors.dtype)[:, None, None], probs.shape
-    )
+    own_states = jnp.broadcast_to(jnp.arange(len(rewards), dtype=successors.dtype)[:, None, None], probs.shape)
     step_size = schedule.learning_rate / schedule.episode_steps
     adversarial = tilt > 0
     chance = partial(random_numbers, seed, steps=schedule.episode_steps, num_actions=num_actions)
 
-    def visits(
-        outcomes: jax.Array, model_probs: jax.Array, q_values: jax.Array, number: jax.Array
-    ) -> jax.Array:
+    def visits(outcomes: jax.Array, model_probs: jax.Array, q_values: jax.Array, number: jax.Array) -> jax.Array:
         visited = episode(
             outcomes, model_probs, greedy_actions(q_values), schedule.epsilon, start, chance(iteration=number)
         )
         return jnp.zeros(probs.size).at[visited].add(1.0).reshape(probs.shape)
 
-    def model_round(carry: tuple[jax.Array, ...], number: jax.Array) -> tuple[tuple[jax.Array, ...], None]:
+    def model_round(carry: Any, number: jax.Array) -> tuple[Any, None]:
         q_values, counts, log_model, logits, model_counts, model_reward_sums = carry
         seen, pair_counts = counts > 0, counts.sum(axis=-1, keepdims=True)
         tried = pair_counts > 0
@@ -190,7 +186,7 @@ def _learn_one(
         q_values = q_values + step_size * (target_sums - pass_counts.sum(axis=-1) * q_values)
         return (q_values, counts, log_model, logits, model_counts, model_reward_sums), None
 
-    def iteration(carry: tuple[jax.Array, ...], number: jax.Array) -> tuple[tuple[jax.Array, ...], jax.Array]:
+    def iteration(carry: Any, number: jax.Array) -> tuple[Any, jax.Array]:
         q_values, counts, *rest = carry
         first = number * (schedule.model_rounds + 1)
         counts = counts + visits(successors, probs, q_values, first)

@@ -31,7 +31,7 @@ def freeze(array: ArrayLike, dtype: type) -> NDArray[Any]:
     given = np.asarray(array)
     if given.dtype == dtype and not given.flags.writeable and given.base is None:
         return given
-    frozen = np.array(given, dtype=dtype, order="C")
+    frozen: NDArray[Any] = np.array(given, dtype=dtype, order="C")
     frozen.setflags(write=False)
     return frozen
 
@@ -54,9 +54,7 @@ def first_index(mask: NDArray[np.bool_]) -> tuple[int, ...]:
 
 def at(*index: int) -> str:
     """How error messages name an entry: 'state 3, action 1, successor slot 0'."""
-    return ", ".join(
-        f"{name} {i}" for name, i in zip(("state", "action", "successor slot"), index, strict=False)
-    )
+    return ", ".join(f"{name} {i}" for name, i in zip(("state", "action", "successor slot"), index, strict=False))
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,8 +80,7 @@ class Dynamics:
         if outside.any():
             index = first_index(outside)
             raise MDPError(
-                f"{at(*index)}: successor {successors[index]} is not a state; "
-                f"states are 0 to {len(successors) - 1}"
+                f"{at(*index)}: successor {successors[index]} is not a state; states are 0 to {len(successors) - 1}"
             )
         check_probabilities(probs, "dynamics")
         object.__setattr__(self, "successors", freeze(successors, np.int32))
@@ -156,9 +153,7 @@ class Dynamics:
     def matrix(self) -> sparse.csr_matrix:
         """The [S*A, S] matrix whose row s*A + a is p(. | s, a); it shares the arrays' memory."""
         states, actions, slots = self.probs.shape
-        row_starts = np.arange(
-            0, self.probs.size + 1, slots, dtype=np.int32 if self.probs.size < 2**31 else None
-        )
+        row_starts = np.arange(0, self.probs.size + 1, slots, dtype=np.int32 if self.probs.size < 2**31 else None)
         return sparse.csr_matrix(
             (self.probs.ravel(), self.successors.ravel(), row_starts),
             shape=(states * actions, states),
@@ -206,9 +201,7 @@ class TabularMDP:
             raise MDPError(f"{at(*index)}: reward {rewards[index]} is not a finite number")
         start = real_array(self.start, "start")
         if start.shape != shape[:1]:
-            raise MDPError(
-                f"start must have one probability for each of the {shape[0]} states; got {start.shape}"
-            )
+            raise MDPError(f"start must have one probability for each of the {shape[0]} states; got {start.shape}")
         check_probabilities(start, "start distribution")
         discount = float(self.discount)
         if not 0.0 < discount < 1.0:
@@ -228,9 +221,7 @@ class TabularMDP:
         if given.shape == (states, actions, states):
             if not np.isfinite(given).all():
                 index = first_index(~np.isfinite(given))
-                raise MDPError(
-                    f"state {index[0]}, action {index[1]}: reward {given[index]} is not a finite number"
-                )
+                raise MDPError(f"state {index[0]}, action {index[1]}: reward {given[index]} is not a finite number")
             given = np.take_along_axis(given, dynamics.successors.astype(np.int64), axis=2)
         elif given.shape == (states,):
             given = np.broadcast_to(given[:, None], (states, actions))
@@ -291,7 +282,7 @@ def start_distribution(start: ArrayLike | int, num_states: int) -> Floats:
         return np.asarray(start)
     number = int(start)  # type: ignore[arg-type]
     if not 0 <= number < num_states:
-        raise MDPError(f"start state {start} is not a state; states are 0 to {num_states - 1}")
+        raise MDPError(f"start state {number} is not a state; states are 0 to {num_states - 1}")
     return np.asarray(np.arange(num_states) == number, dtype=np.float64)
 
 
@@ -301,14 +292,14 @@ def check_probabilities(probs: NDArray[Any], what: str) -> None:
     if wrong.any():
         index = first_index(wrong)
         place = at(*index[:2]) if probs.ndim == 3 else at(*index)
-        raise MDPError(f"{what}: {place}: {probs[index]} is not a probability")
+        raise MDPError(f"{what}: {place}: {float(probs[index])} is not a probability")
     sums = probs.sum(axis=-1)
     wrong = np.abs(sums - 1.0) > ROW_SUM_TOLERANCE
     if wrong.any():
         index = first_index(np.atleast_1d(wrong))
         place = f"{at(*index)}: " if probs.ndim > 1 else ""
         raise MDPError(
-            f"{what}: {place}probabilities sum to {np.atleast_1d(sums)[index]:.10g}, not 1; "
+            f"{what}: {place}probabilities sum to {float(np.atleast_1d(sums)[index]):.10g}, not 1; "
             "normalise them or add the missing outcome"
         )
 

@@ -81,9 +81,7 @@ def maximise_jointly(
     raise ConvergenceError(f"joint iteration did not settle within {MAX_ITERATIONS} iterations")
 
 
-def joint_iteration_paper(
-    mdp: TabularMDP, averaging: float = 0.5, tolerance: float = 1e-6
-) -> list[JointStep]:
+def joint_iteration_paper(mdp: TabularMDP, averaging: float = 0.5, tolerance: float = 1e-6) -> list[JointStep]:
     """The paper's iteration: ratio weight 1 but tilt V (an inconsistent pair), kept stable by averaging.
 
     Evaluate (policy, model) exactly; take the greedy policy in the model and the model q ~ p exp(c + V); average

@@ -97,9 +97,7 @@ def learn(runs: list[Run], schedule: Schedule = Schedule()) -> LearningCurves:  
     first = runs[0].mdp
     base_probs = np.stack([(run.dynamics or run.mdp.dynamics).probs for run in runs])
     rewards = np.stack([run.method.rewards(run.mdp) for run in runs])
-    kl_weights, tilts = (
-        np.array([getattr(run.method, name) for run in runs]) for name in ("kl_weight", "tilt")
-    )
+    kl_weights, tilts = (np.array([getattr(run.method, name) for run in runs]) for name in ("kl_weight", "tilt"))
     seeds = np.array([run.seed for run in runs])
     with jax.enable_x64(True):
         q_values, greedy = _learn_all(
@@ -114,9 +112,7 @@ def learn(runs: list[Run], schedule: Schedule = Schedule()) -> LearningCurves:  
             seeds,
         )
         actions = np.asarray(greedy)[:, schedule.evaluated]
-    returns = np.stack(
-        [greedy_returns(run.mdp, run_actions) for run, run_actions in zip(runs, actions, strict=True)]
-    )
+    returns = np.stack([greedy_returns(run.mdp, run_actions) for run, run_actions in zip(runs, actions, strict=True)])
     return LearningCurves(schedule.evaluated, returns, np.asarray(q_values))
 
 
@@ -140,9 +136,7 @@ def tilted_model(probs: jax.Array, successor_values: jax.Array) -> tuple[jax.Arr
     return model_probs, (model_probs * log_ratio).sum(axis=-1)
 
 
-def random_numbers(
-    seed: jax.Array, iteration: jax.Array, steps: int, num_actions: int
-) -> tuple[jax.Array, ...]:
+def random_numbers(seed: jax.Array, iteration: jax.Array, steps: int, num_actions: int) -> tuple[jax.Array, ...]:
     """What chance decides in an episode: whether to explore, which random action, and the outcome's quantile."""
     explore_key, action_key, outcome_key, start_key = jax.random.split(
         jax.random.fold_in(jax.random.key(seed), iteration), 4
@@ -209,7 +203,7 @@ def _learn_one(
     num_actions = rewards.shape[1]
     step_size = schedule.learning_rate / schedule.episode_steps
 
-    def iteration(carry: tuple[jax.Array, ...], number: jax.Array) -> tuple[tuple[jax.Array, ...], jax.Array]:
+    def iteration(carry: Any, number: jax.Array) -> tuple[Any, jax.Array]:
         q_values, counts, reward_sums = carry
         model_probs, kl = tilted_model(base_probs, tilt * q_values.max(axis=1)[successors])
         chance = random_numbers(seed, number, schedule.episode_steps, num_actions)

@@ -20,9 +20,7 @@ def random_mdp(
     """Random rows over `successors` distinct states (all of them by default), log-uniform positive rewards."""
     slots = num_states if successors is None else successors
     if min(num_states, num_actions) < 1 or not 1 <= slots <= num_states:
-        raise MDPError(
-            f"{num_states} states, {num_actions} actions and {slots} successors do not make an MDP"
-        )
+        raise MDPError(f"{num_states} states, {num_actions} actions and {slots} successors do not make an MDP")
     if not 0 < smallest_reward <= largest_reward:
         raise MDPError(f"rewards between {smallest_reward} and {largest_reward} are not positive")
     rng = np.random.default_rng(seed)

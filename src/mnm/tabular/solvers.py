@@ -75,9 +75,7 @@ def policy_iteration(mdp: TabularMDP, tolerance: float = 1e-8) -> Solution:
         better = improved_policy(policy, q_values)
         if error <= tolerance or np.array_equal(better, policy):
             if error > tolerance:
-                raise ConvergenceError(
-                    f"rounding limits the error bound to {error:.3g}; {tolerance:g} cannot be had"
-                )
+                raise ConvergenceError(f"rounding limits the error bound to {error:.3g}; {tolerance:g} cannot be had")
             return Solution(midpoint, better.argmax(axis=1), error, iteration)
         policy = better
     raise ConvergenceError(f"policy iteration stopped at an error bound of {error:.3g}, above {tolerance:g}")

@@ -15,9 +15,7 @@ from mnm.tabular.mdp import MDPError, TabularMDP
 from mnm.tabular.mnm import JointStep, maximise_jointly
 
 
-def joint_iteration_vmbpo(
-    mdp: TabularMDP, temperature: float = 1.0, tolerance: float = 1e-10
-) -> list[JointStep]:
+def joint_iteration_vmbpo(mdp: TabularMDP, temperature: float = 1.0, tolerance: float = 1e-10) -> list[JointStep]:
     """VMBPO's policy and model by policy iteration over (action, model)."""
     if not temperature > 0:
         raise MDPError(f"temperature must be positive; got {temperature}")

@@ -1,0 +1,48 @@
+"""What the tests share: hypothesis profiles, and random MDPs as a strategy."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from mnm.tabular import (
+    Dynamics,
+    TabularMDP,
+    deterministic_policy,
+    random_mdp,
+    random_model,
+    random_policy,
+)
+
+settings.register_profile("project", deadline=None, max_examples=100, derandomize=True)
+settings.load_profile("project")
+
+
+@dataclass(frozen=True)
+class Case:
+    """An MDP with a policy and a model."""
+
+    mdp: TabularMDP
+    policy: np.ndarray
+    model: Dynamics
+
+
+@st.composite
+def cases(draw, *, deterministic: bool = False) -> Case:
+    """Random MDPs of 1 to 7 states, with discounts up to 0.99 and rewards over four orders of magnitude."""
+    states = draw(st.integers(1, 7))
+    seed = draw(st.integers(0, 2**31))
+    mdp = random_mdp(
+        states,
+        draw(st.integers(1, 3)),
+        seed=seed,
+        successors=draw(st.integers(1, states)),
+        discount=draw(st.sampled_from([0.1, 0.5, 0.9, 0.99])),
+        smallest_reward=draw(st.sampled_from([1e-3, 0.1, 1.0])),
+        largest_reward=draw(st.sampled_from([1.0, 10.0])),
+    )
+    policy = random_policy(mdp, seed=seed + 1)
+    if deterministic:
+        policy = deterministic_policy(policy.argmax(axis=1), mdp.num_actions)
+    return Case(mdp, policy, random_model(mdp, seed=seed + 2))
