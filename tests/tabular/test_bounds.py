@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import cases
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.special import logsumexp
 
+from conftest import cases
 from mnm.tabular import Dynamics, MDPError, TabularMDP, deterministic_policy, evaluate_policy, random_mdp
 from mnm.tabular.bounds import (
     ModelSupportWarning,

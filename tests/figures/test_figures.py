@@ -1,0 +1,88 @@
+"""The figures: columns survive the CSV, pictures are drawn, verdicts are computed from the data."""
+
+import numpy as np
+import pytest
+
+from mnm.figures import FIGURES, load
+from mnm.figures.base import by_seed, read_csv, stacked, where, write_csv
+from mnm.tabular.grids import open_grid
+
+EXACT = ["optimistic_dynamics", "aliased_model", "three_states", "comparing_objectives", "goal_reaching"]
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_can_be_loaded_under_its_name(name):
+    assert load(name).name == name
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_exact_figures_are_reproduced(name, tmp_path):
+    verdicts = load(name).reproduce(tmp_path)
+    assert verdicts
+    assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert len((tmp_path / f"{name}.csv").read_text().splitlines()) > 5
+
+
+def verdict(name, part, tmp_path):
+    (found,) = [row for row in load(name).reproduce(tmp_path) if part in row.claim]
+    return found
+
+
+def test_the_paper_s_claims_that_hold(tmp_path):
+    assert verdict("comparing_objectives", "always a lower bound", tmp_path).holds
+    assert verdict("aliased_model", "despite the inaccurate model", tmp_path).holds
+    assert verdict("three_states", "VMBPO goes right", tmp_path).holds
+
+
+def test_the_paper_s_claims_that_do_not(tmp_path):
+    assert not verdict("goal_reaching", "printed goal-reaching bound", tmp_path).holds
+    assert "300 of 300" in verdict("goal_reaching", "printed goal-reaching bound", tmp_path).measured
+    assert not verdict("comparing_objectives", "non-Markovian", tmp_path).holds
+
+
+def test_a_verdict_follows_the_data():
+    figure = load("comparing_objectives")
+    columns = figure.run()
+    assert figure.judge(columns)[0].holds
+    broken = columns["value"].copy()
+    broken[columns["objective"] == "paper's bound"] += 1.0
+    assert not figure.judge(columns | {"value": broken})[0].holds
+
+
+def test_learning_verdicts_follow_the_data():
+    figure = load("stochastic_gridworld")
+    tables = [
+        {
+            "method": method,
+            "seed": seed,
+            "iteration": np.array([0, 20]),
+            "return": np.array([0.01, final]),
+            "optimal": 1.4,
+        }
+        for method, final in (("MnM", 1.3), ("Q-learning", 0.01), ("VMBPO", 1.35))
+        for seed in range(5)
+    ]
+    against_q_learning, against_vmbpo = figure.judge(stacked(*tables))
+    assert against_q_learning.holds
+    assert not against_vmbpo.holds
+
+
+def test_csv_keeps_every_digit_and_text(tmp_path):
+    columns = stacked({"name": "a,b", "x": np.array([0.1, 1 / 3, np.inf])}, {"name": 'say "c"', "x": np.nan})
+    write_csv(tmp_path / "t.csv", columns)
+    again = read_csv(tmp_path / "t.csv")
+    np.testing.assert_array_equal(again["x"], columns["x"])
+    assert again["name"].tolist() == ["a,b", "a,b", "a,b", 'say "c"']
+
+
+def test_rows_by_value_and_by_seed():
+    columns = stacked(*({"seed": seed, "x": np.array([0, 1]), "y": np.array([seed, 10 * seed])} for seed in (1, 2)))
+    assert where(columns, seed=2)["y"].tolist() == [2, 20]
+    x, y = by_seed(columns, "x", "y")
+    assert x.tolist() == [0, 1]
+    assert y.tolist() == [[1, 10], [2, 20]]
+
+
+def test_pictures_of_a_grid_have_holes_at_the_walls():
+    grid = open_grid((2, 2), walls=[(slice(0, 1), slice(1, 2))], start=(0, 0), goal=(1, 1), reward=1, goal_reward=2)
+    assert np.isnan(grid.picture(np.array([1.0, 2.0, 3.0]))[0, 1])
