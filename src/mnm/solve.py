@@ -13,7 +13,7 @@ from mnm.tabular.evaluation import evaluate_policy
 from mnm.tabular.files import InputError, Task
 from mnm.tabular.grids import ARROWS, Grid
 from mnm.tabular.mdp import Floats, TabularMDP, deterministic_policy, first_index, suggested_offset
-from mnm.tabular.mnm import JointStep, joint_iteration, joint_iteration_tight
+from mnm.tabular.mnm import JointStep, solve_mnm, solve_tight
 from mnm.tabular.solvers import solve
 
 LARGEST_PRINTED_POLICY = 40
@@ -102,8 +102,8 @@ def solve_task(task: Task, reward_offset: float = 0.0) -> Report:
     best = solve(mdp)
     optimal = float(mdp.start @ evaluate_policy(mdp, deterministic_policy(best.actions, mdp.num_actions)))
     why_not = _why_no_logarithm(mdp, reward_offset)
-    mnm = None if why_not else joint_iteration(mdp, ratio_weight=mdp.discount)[-1]
-    return Report(task, best.values, best.actions, optimal, mnm, joint_iteration_tight(mdp)[-1], why_not)
+    mnm = None if why_not else solve_mnm(mdp)
+    return Report(task, best.values, best.actions, optimal, mnm, solve_tight(mdp), why_not)
 
 
 def _why_no_logarithm(mdp: TabularMDP, reward_offset: float) -> str:

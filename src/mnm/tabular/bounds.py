@@ -28,7 +28,6 @@ from mnm.tabular.evaluation import (
     evaluate_policy,
     newton_fixed_point,
     occupancy,
-    solve_linear,
 )
 from mnm.tabular.mdp import Dynamics, Floats, MDPError, TabularMDP, at, check_model, check_policy, first_index
 
@@ -75,8 +74,7 @@ def expected_log_ratio(dynamics: Dynamics, model: Dynamics) -> Floats:
 
 def average(distribution: Floats, values: Floats) -> float:
     """E[values], where what has probability 0 does not count even if it is infinite."""
-    used = distribution > 0
-    return float(distribution[used] @ values[used])
+    return float(distribution @ np.where(distribution > 0, values, 0.0))
 
 
 # --- what is bounded ----------------------------------------------------------------------------------------
@@ -108,13 +106,15 @@ def penalised_values(mdp: TabularMDP, policy: Floats, model: Dynamics, rewards: 
     _check(mdp, policy, model)
     ratios = expected_log_ratio(mdp.dynamics, model)
     impossible = np.isneginf(ratios)
-    transitions = chain(model, policy)
-    lost = can_reach(transitions, np.any((policy > 0) & impossible, axis=1))
+    penalised = rewards + ratio_weight * np.where(impossible, 0.0, ratios)
+    values = evaluate(model, penalised, policy, mdp.discount)
+    taken = np.any((policy > 0) & impossible, axis=1)
+    if not taken.any():
+        return values
+    lost = can_reach(chain(model, policy), taken)
     if average(mdp.start, lost.astype(float)) > 0:
         _warn_of_missing_support(mdp, policy, model)
-    penalised = rewards + ratio_weight * np.where(impossible, 0.0, ratios)
-    # A state that is not lost never moves into a lost one, so the others' values solve a system of their own.
-    values = solve_linear(mdp.discount * transitions, np.where(lost, 0.0, (policy * penalised).sum(axis=1)))
+    # A state that is not lost never moves into a lost one, so its value does not depend on theirs.
     return np.where(lost, -np.inf, values)
 
 
@@ -165,16 +165,17 @@ def learned_discount_bound(mdp: TabularMDP, policy: Floats, model: Dynamics) -> 
     transition out of the rewarded state counts. The sum is cut where the rest is negligible.
     """
     _check(mdp, policy, model)
-    ratios = expected_log_ratio(mdp.dynamics, model)
+    # Per state, so that a step in time costs one product with the chain.
+    ratios = np.where(policy > 0, policy * expected_log_ratio(mdp.dynamics, model), 0.0).sum(axis=1)
+    log_rewards = (policy * mdp.log_rewards).sum(axis=1)
     transposed = chain(model, policy).T.tocsr()
     largest_log_reward = float(mdp.log_rewards.max())
     log_sum = -np.inf
     states, path_ratio, time = mdp.start, 0.0, 0
     while True:
-        pairs = (states[:, None] * policy).ravel()
-        path_ratio += average(pairs, ratios.ravel())
+        path_ratio += average(states, ratios)
         log_discount = time * np.log(mdp.discount)
-        log_sum = np.logaddexp(log_sum, log_discount + average(pairs, mdp.log_rewards.ravel()) + path_ratio)
+        log_sum = np.logaddexp(log_sum, log_discount + average(states, log_rewards) + path_ratio)
         log_tail = log_discount + largest_log_reward + path_ratio - np.log(1.0 - mdp.discount)
         if log_tail < log_sum + np.log(TAIL) or np.isneginf(path_ratio):
             break

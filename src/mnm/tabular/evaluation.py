@@ -57,7 +57,25 @@ def solve_linear(weights: sparse.csr_matrix, constants: Floats) -> Floats:
 def evaluate(dynamics: Dynamics, rewards: Floats, policy: Floats, discount: float) -> Floats:
     """V(s) = E[ sum_t discount^t rewards(s_t, a_t) | s_0 = s ] under the dynamics and the policy, per state."""
     policy_rewards: Floats = (policy * rewards).sum(axis=1)
-    return solve_linear(discount * chain(dynamics, policy), policy_rewards)
+    if dynamics.num_states <= DIRECT_STATES:
+        return solve_linear(discount * chain(dynamics, policy), policy_rewards)
+    # A chain is an MDP with one action: the sweeps that solve large MDPs evaluate it.
+    from mnm.tabular.sweeping import sweep_to_fixed_point
+
+    states = dynamics.num_states
+    if (policy.max(axis=1) == 1.0).all():
+        chosen = (np.arange(states), policy.argmax(axis=1))
+        successors, probs = dynamics.successors[chosen][:, None], dynamics.probs[chosen][:, None]
+    else:
+        successors = dynamics.successors.reshape(states, 1, -1)
+        probs = (policy[:, :, None] * dynamics.probs).reshape(states, 1, -1)
+    tolerance = 1e-11 * max(float(np.abs(policy_rewards).max()), 1e-300) / (1.0 - discount)
+    values, _, error, _ = sweep_to_fixed_point(
+        successors, probs, policy_rewards[:, None], discount, tolerance, entropic=False
+    )
+    if error > 100 * tolerance:
+        raise ConvergenceError(f"the policy's values are known only to {error:.3g} ({states} states)")
+    return values
 
 
 def evaluate_policy(mdp: TabularMDP, policy: Floats) -> Floats:

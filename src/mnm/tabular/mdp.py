@@ -93,13 +93,17 @@ class Dynamics:
             )
 
     def _first_repeated_successor(self) -> tuple[int, int, int] | None:
-        slots = np.arange(-self.probs.shape[2], 0, dtype=np.int32)  # padding gets numbers of its own
-        numbers = np.sort(np.where(self.probs > 0, self.successors, slots), axis=-1)
-        repeated = numbers[..., 1:] == numbers[..., :-1]
-        if not repeated.any():
-            return None
-        state, action, slot = first_index(repeated)
-        return state, action, int(numbers[state, action, slot])
+        slots = self.probs.shape[2]
+        numbers = np.where(self.probs > 0, self.successors, np.arange(-slots, 0, dtype=np.int32))  # padding: its own
+        if slots > 8:
+            numbers = np.sort(numbers, axis=-1)
+        # Sorted, only neighbours can be equal; for a few slots, comparing all pairs is ten times quicker than sorting.
+        for distance in range(1, slots if slots <= 8 else 2):
+            repeated = numbers[..., distance:] == numbers[..., :-distance]
+            if repeated.any():
+                state, action, slot = first_index(repeated)
+                return state, action, int(numbers[state, action, slot])
+        return None
 
     @classmethod
     def from_lists(cls, successors: ArrayLike, probs: ArrayLike) -> Dynamics:

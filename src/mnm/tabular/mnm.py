@@ -27,12 +27,13 @@ from mnm.tabular.bounds import (
     exponentially_tilted,
     log_mean_exp,
     penalised_values,
+    tight_model,
     tilted,
     transition_augmented_rewards,
 )
 from mnm.tabular.evaluation import ConvergenceError
-from mnm.tabular.mdp import Dynamics, Floats, TabularMDP, uniform_policy
-from mnm.tabular.solvers import improved_policy
+from mnm.tabular.mdp import Dynamics, Floats, MDPError, TabularMDP, uniform_policy
+from mnm.tabular.solvers import SMALL, improved_policy, solve, solve_by_sweeps
 
 MAX_ITERATIONS = 10_000
 
@@ -79,6 +80,29 @@ def maximise_jointly(
         if np.max(steps[-1].values - values) <= tolerance * max(1.0, float(np.abs(values).max())):
             return steps
     raise ConvergenceError(f"joint iteration did not settle within {MAX_ITERATIONS} iterations")
+
+
+def solve_mnm(mdp: TabularMDP, tolerance: float = 1e-8) -> JointStep:
+    """The optimum of the sharper bound (ratio weight `discount`, q ~ p exp V), for MDPs of any size.
+
+    The values are those of the joint Bellman operator's fixed point, within `tolerance`.
+    """
+    rewards = augmented_rewards(mdp)
+    if mdp.num_states <= SMALL:
+        return maximise_jointly(mdp, rewards, mdp.discount, tolerance * (1.0 - mdp.discount))[-1]
+    solution = solve_by_sweeps(mdp, rewards, tolerance, entropic=True)
+    model = exponentially_tilted(mdp.dynamics, solution.values)
+    return JointStep(solution.policy(mdp.num_actions), model, solution.values)
+
+
+def solve_tight(mdp: TabularMDP, tolerance: float = 1e-8) -> JointStep:
+    """The optimum of the tight bound, for MDPs of any size: its values are log V* and its model is q ~ p V*."""
+    if (mdp.expected_rewards < 0).any():
+        raise MDPError("rewards below 0 have no logarithm; add an explicit reward offset")
+    solution = solve(mdp, tolerance)
+    values = np.where(solution.values > 2 * solution.error_bound, solution.values, 0.0)
+    with np.errstate(divide="ignore"):
+        return JointStep(solution.policy(mdp.num_actions), tight_model(mdp, values), np.log(values))
 
 
 def joint_iteration_paper(mdp: TabularMDP, averaging: float = 0.5, tolerance: float = 1e-6) -> list[JointStep]:

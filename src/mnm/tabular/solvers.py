@@ -10,6 +10,7 @@ so the midpoint of the two is within discount/(1-discount) (max d - min d) / 2 o
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,8 @@ from scipy.sparse.csgraph import breadth_first_order
 from mnm.tabular.evaluation import ConvergenceError, action_values, chain, evaluate_policy
 from mnm.tabular.mdp import Floats, MDPError, TabularMDP, deterministic_policy, uniform_policy
 
+SMALL = 2000
+"""Up to this many states exact policy iteration is the quickest."""
 TIE = 1e-12
 """An action must be better than the present one by this share of the values' size, or ties would cycle."""
 
@@ -28,7 +31,7 @@ class Solution:
 
     values: Floats
     """[S]"""
-    actions: NDArray[np.int64]
+    actions: NDArray[np.integer[Any]]
     """[S]"""
     error_bound: float
     """No value is further than this from the optimal one."""
@@ -67,6 +70,7 @@ def policy_iteration(mdp: TabularMDP, tolerance: float = 1e-8) -> Solution:
     An action is only exchanged for one that is truly better (`improved_policy`), so tied actions cannot make
     the iteration cycle: every exchange raises the value of some state by more than rounding can.
     """
+    _check_tolerance(tolerance)
     policy = uniform_policy(mdp)
     for iteration in range(1, 10_000):
         values = evaluate_policy(mdp, policy)
@@ -94,20 +98,41 @@ def improved_policy(policy: Floats, q_values: Floats) -> Floats:
 
 def _iteration_limit(mdp: TabularMDP, tolerance: float) -> int:
     """Enough iterations for a contraction by the discount to come below the tolerance, unless rounding forbids."""
-    if not tolerance > 0:
-        raise MDPError(f"tolerance must be positive; got {tolerance}")
+    _check_tolerance(tolerance)
     size = max(float(np.abs(mdp.expected_rewards).max()), 1e-300) / (1.0 - mdp.discount) ** 2
     return int(np.ceil(max(np.log(tolerance / size) / np.log(mdp.discount), 0.0))) + 100
 
 
 def solve(mdp: TabularMDP, tolerance: float = 1e-8) -> Solution:
-    """The optimal values and actions."""
-    return policy_iteration(mdp, tolerance)
+    """The optimal values and actions: exact policy iteration for small MDPs, ordered sweeps for large ones."""
+    if mdp.num_states <= SMALL:
+        return policy_iteration(mdp, tolerance)
+    return solve_by_sweeps(mdp, mdp.expected_rewards, tolerance, entropic=False)
+
+
+def solve_by_sweeps(mdp: TabularMDP, rewards: Floats, tolerance: float, *, entropic: bool) -> Solution:
+    """The fixed point of max_a [ rewards + discount E_p V ], or with log E_p exp V if `entropic`; see sweeping.py."""
+    from mnm.tabular.sweeping import sweep_to_fixed_point  # compiles kernels, which small MDPs do not need
+
+    _check_tolerance(tolerance)
+    solution = Solution(
+        *sweep_to_fixed_point(
+            mdp.dynamics.successors, mdp.dynamics.probs, rewards, mdp.discount, tolerance, entropic=entropic
+        )
+    )
+    if solution.error_bound > tolerance:
+        raise ConvergenceError(f"the error bound is {solution.error_bound:.3g}; {tolerance:g} cannot be had")
+    return solution
 
 
 def optimal_return(mdp: TabularMDP) -> float:
     """The best policy's expected return from the start distribution."""
     return float(mdp.start @ solve(mdp, 1e-9).values)
+
+
+def _check_tolerance(tolerance: float) -> None:
+    if not tolerance > 0:
+        raise MDPError(f"tolerance must be positive; got {tolerance}")
 
 
 def path_lengths(mdp: TabularMDP, goal: int) -> Floats:
