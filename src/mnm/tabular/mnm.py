@@ -82,20 +82,20 @@ def maximise_jointly(
     raise ConvergenceError(f"joint iteration did not settle within {MAX_ITERATIONS} iterations")
 
 
-def solve_mnm(mdp: TabularMDP, tolerance: float = 1e-8) -> JointStep:
+def solve_mnm(mdp: TabularMDP, tolerance: float | None = None) -> JointStep:
     """The optimum of the sharper bound (ratio weight `discount`, q ~ p exp V), for MDPs of any size.
 
-    The values are those of the joint Bellman operator's fixed point, within `tolerance`.
+    The values are those of the joint Bellman operator's fixed point, within `tolerance` (see solvers.py).
     """
     rewards = augmented_rewards(mdp)
     if mdp.num_states <= SMALL:
-        return maximise_jointly(mdp, rewards, mdp.discount, tolerance * (1.0 - mdp.discount))[-1]
+        return maximise_jointly(mdp, rewards, mdp.discount, tolerance=1e-12)[-1]
     solution = solve_by_sweeps(mdp, rewards, tolerance, entropic=True)
     model = exponentially_tilted(mdp.dynamics, solution.values)
     return JointStep(solution.policy(mdp.num_actions), model, solution.values)
 
 
-def solve_tight(mdp: TabularMDP, tolerance: float = 1e-8) -> JointStep:
+def solve_tight(mdp: TabularMDP, tolerance: float | None = None) -> JointStep:
     """The optimum of the tight bound, for MDPs of any size: its values are log V* and its model is q ~ p V*."""
     if (mdp.expected_rewards < 0).any():
         raise MDPError("rewards below 0 have no logarithm; add an explicit reward offset")

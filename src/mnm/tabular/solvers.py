@@ -4,7 +4,8 @@ The stopping rule is MacQueen's: for any V, with d = T V - V,
 
     T V + discount/(1-discount) min d  <=  V*  <=  T V + discount/(1-discount) max d,
 
-so the midpoint of the two is within discount/(1-discount) (max d - min d) / 2 of the optimal values V*.
+so the midpoint of the two is within discount/(1-discount) (max d - min d) / 2 of the optimal values V*, up to rounding
+(which the reported bounds include). A tolerance is absolute; by default it is 1e-9 of the largest possible value.
 """
 
 from __future__ import annotations
@@ -47,11 +48,13 @@ def macqueen_bounds(values: Floats, image: Floats, discount: float) -> tuple[Flo
     change = image - values
     factor = discount / (1.0 - discount)
     low, high = float(change.min()), float(change.max())
-    return image + factor * (low + high) / 2, factor * (high - low) / 2
+    rounding = 4 * np.finfo(float).eps * float(np.abs(image).max()) / (1.0 - discount)
+    return image + factor * (low + high) / 2, factor * (high - low) / 2 + rounding
 
 
-def value_iteration(mdp: TabularMDP, tolerance: float = 1e-8) -> Solution:
+def value_iteration(mdp: TabularMDP, tolerance: float | None = None) -> Solution:
     """V <- max_a [ r + discount E_p V ], until MacQueen's bound is below the tolerance."""
+    tolerance = checked_tolerance(tolerance, mdp.expected_rewards, mdp.discount)
     values = mdp.expected_rewards.max(axis=1) / (1.0 - mdp.discount)
     limit = _iteration_limit(mdp, tolerance)
     for iteration in range(1, limit + 1):
@@ -64,13 +67,13 @@ def value_iteration(mdp: TabularMDP, tolerance: float = 1e-8) -> Solution:
     raise ConvergenceError(f"value iteration stopped at an error bound of {error:.3g}, above {tolerance:g}")
 
 
-def policy_iteration(mdp: TabularMDP, tolerance: float = 1e-8) -> Solution:
+def policy_iteration(mdp: TabularMDP, tolerance: float | None = None) -> Solution:
     """Exact evaluation and greedy improvement in turn, until MacQueen's bound is below the tolerance.
 
     An action is only exchanged for one that is truly better (`improved_policy`), so tied actions cannot make
     the iteration cycle: every exchange raises the value of some state by more than rounding can.
     """
-    _check_tolerance(tolerance)
+    tolerance = checked_tolerance(tolerance, mdp.expected_rewards, mdp.discount)
     policy = uniform_policy(mdp)
     for iteration in range(1, 10_000):
         values = evaluate_policy(mdp, policy)
@@ -98,23 +101,22 @@ def improved_policy(policy: Floats, q_values: Floats) -> Floats:
 
 def _iteration_limit(mdp: TabularMDP, tolerance: float) -> int:
     """Enough iterations for a contraction by the discount to come below the tolerance, unless rounding forbids."""
-    _check_tolerance(tolerance)
     size = max(float(np.abs(mdp.expected_rewards).max()), 1e-300) / (1.0 - mdp.discount) ** 2
     return int(np.ceil(max(np.log(tolerance / size) / np.log(mdp.discount), 0.0))) + 100
 
 
-def solve(mdp: TabularMDP, tolerance: float = 1e-8) -> Solution:
+def solve(mdp: TabularMDP, tolerance: float | None = None) -> Solution:
     """The optimal values and actions: exact policy iteration for small MDPs, ordered sweeps for large ones."""
     if mdp.num_states <= SMALL:
         return policy_iteration(mdp, tolerance)
     return solve_by_sweeps(mdp, mdp.expected_rewards, tolerance, entropic=False)
 
 
-def solve_by_sweeps(mdp: TabularMDP, rewards: Floats, tolerance: float, *, entropic: bool) -> Solution:
+def solve_by_sweeps(mdp: TabularMDP, rewards: Floats, tolerance: float | None, *, entropic: bool) -> Solution:
     """The fixed point of max_a [ rewards + discount E_p V ], or with log E_p exp V if `entropic`; see sweeping.py."""
     from mnm.tabular.sweeping import sweep_to_fixed_point  # compiles kernels, which small MDPs do not need
 
-    _check_tolerance(tolerance)
+    tolerance = checked_tolerance(tolerance, rewards, mdp.discount)
     solution = Solution(
         *sweep_to_fixed_point(
             mdp.dynamics.successors, mdp.dynamics.probs, rewards, mdp.discount, tolerance, entropic=entropic
@@ -127,12 +129,16 @@ def solve_by_sweeps(mdp: TabularMDP, rewards: Floats, tolerance: float, *, entro
 
 def optimal_return(mdp: TabularMDP) -> float:
     """The best policy's expected return from the start distribution."""
-    return float(mdp.start @ solve(mdp, 1e-9).values)
+    return float(mdp.start @ solve(mdp).values)
 
 
-def _check_tolerance(tolerance: float) -> None:
+def checked_tolerance(tolerance: float | None, rewards: Floats, discount: float) -> float:
+    """The tolerance, or by default 1e-9 of the largest value that such rewards can give."""
+    if tolerance is None:
+        return 1e-9 * max(float(np.abs(rewards).max()), np.finfo(float).tiny) / (1.0 - discount)
     if not tolerance > 0:
         raise MDPError(f"tolerance must be positive; got {tolerance}")
+    return tolerance
 
 
 def path_lengths(mdp: TabularMDP, goal: int) -> Floats:
