@@ -76,7 +76,7 @@ def reproduce(command: Reproduce) -> int:
 
     from mnm.figures import FIGURES, load
 
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 140)
     if command.list:
         for name, title in FIGURES.items():
             console.print(f"{name:22} {title}", highlight=False)
@@ -110,12 +110,14 @@ def print_verdicts(console: Console, verdicts: dict[str, list[Verdict]]) -> None
     """The table of claims."""
     from rich.table import Table
 
-    table = Table(title="The paper's claims, measured", show_lines=True)
-    for heading in ("figure", "claim", "paper", "measured", "holds"):
+    table = Table(title="The paper's claims, measured")
+    for heading in ("claim", "paper", "measured", "holds"):
         table.add_column(heading)
     for name, rows in verdicts.items():
+        table.add_section()
+        table.add_row(f"[bold]{name}")
         for row in rows:
-            table.add_row(name, row.claim, row.paper, row.measured, "[green]yes" if row.holds else "[red]no")
+            table.add_row(row.claim, row.paper, row.measured, "[green]yes" if row.holds else "[red]no")
     console.print(table)
 
 
@@ -157,7 +159,7 @@ def solve(command: Solve) -> int:
     if answer is not None:
         print(json.dumps(answer, allow_nan=False))
     else:
-        print_report(Console(), report)
+        print_report(Console(width=None if sys.stdout.isatty() else 140), report)
     return 0
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from mnm.figures.base import Columns, PaperFigure, Verdict, by_seed, where
-from mnm.figures.gridworld_curves import SEEDS, final_returns, selected, solved_at, spread
+from mnm.figures.gridworld_curves import SEEDS, final_returns, p_value, selected, solved_at, spread, training_returns
 from mnm.figures.style import BLACK, COLOURS, draw_seeds
 
 CONTROL = "Q-learning, log reward"
@@ -44,6 +44,7 @@ def judge(columns: Columns) -> list[Verdict]:
     """The two ablations, and whether the optimistic dynamics explain MnM's advantage."""
     final = {method: final_returns(columns, method) for method in METHODS}
     times = {method: np.median(solved_at(columns, method)) for method in METHODS}
+    training = {method: training_returns(columns, method) for method in METHODS}
     ratio = np.median(final["MnM, no classifier"]) / np.median(final["MnM"])
     return [
         Verdict(
@@ -59,11 +60,12 @@ def judge(columns: Columns) -> list[Verdict]:
             bool(0.9 <= ratio <= 1.1),
         ),
         Verdict(
-            "MnM solves the task sooner because its dynamics are optimistic",
+            "MnM learns faster because its dynamics are optimistic",
             "hypothesised",
-            f"90% of optimal at iteration {times['MnM']:.0f}; with the log reward alone, in the real dynamics, "
-            f"{times[CONTROL]:.0f}; plain Q-learning never in {columns['iteration'].max():.0f}",
-            bool(times["MnM"] < times[CONTROL]),
+            f"90% of optimal at iteration {times['MnM']:.0f}, with the log reward alone in the real dynamics at "
+            f"{times[CONTROL]:.0f}; mean return over training {spread(training['MnM'])} against "
+            f"{spread(training[CONTROL])}, p = {p_value(training['MnM'], training[CONTROL]):.3f}",
+            p_value(training["MnM"], training[CONTROL]) < 0.05,
         ),
         Verdict(
             "Q-learning with the correct model needs the optimistic dynamics to solve the task",

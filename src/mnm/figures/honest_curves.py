@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from mnm.figures.base import Columns, PaperFigure, Verdict, by_seed, stacked, where
-from mnm.figures.gridworld_curves import spread
+from mnm.figures.gridworld_curves import p_value, spread
 from mnm.figures.style import BLACK, COLOURS, draw_seeds
 from mnm.tabular.learned import LEARNERS, learn_honestly
 from mnm.tabular.paper_tasks import stochastic_gridworld
@@ -64,7 +64,10 @@ def draw(columns: Columns) -> Figure:
 def judge(columns: Columns) -> list[Verdict]:
     """What learning everything costs, and how good the learned classifier is."""
     final = {name: by_seed(where(columns, learner=name), "real_steps", "return")[1][:, -1] for name in LEARNERS}
-    area = {name: float(where(columns, learner=name)["return"].mean()) for name in LEARNERS}
+    training = {
+        name: by_seed(where(columns, learner=name), "real_steps", "return")[1].mean(axis=1) for name in LEARNERS
+    }
+    p = p_value(training["MnM"], training[CONTROL])
     error = where(columns, learner="MnM")["classifier_error"].mean()
     steps, optimal = columns["real_steps"].max(), columns["optimal"][0]
     return [
@@ -79,9 +82,9 @@ def judge(columns: Columns) -> list[Verdict]:
         Verdict(
             "MnM's model learns faster than a likelihood model with the same log reward (ours)",
             "-",
-            f"mean return over training {area['MnM']:.3f} against {area[CONTROL]:.3f}; at the end "
-            f"{spread(final['MnM'])} against {spread(final[CONTROL])}",
-            area["MnM"] > 1.05 * area[CONTROL],
+            f"mean return over training {spread(training['MnM'])} against {spread(training[CONTROL])}, p = {p:.3f}; "
+            f"at the end {spread(final['MnM'])} against {spread(final[CONTROL])}",
+            p < 0.05,
         ),
         Verdict(
             "The learned classifier's logit estimates log p/q (ours)",

@@ -293,14 +293,23 @@ def tight_model(mdp: TabularMDP, values: Floats) -> Dynamics:
 
 
 def tilted(dynamics: Dynamics, tilt: Floats) -> Dynamics:
-    """The model q ~ p * tilt on the same successors, for tilt >= 0 of shape [S, A, K]."""
+    """The model q ~ p * tilt on the same successors, for tilt >= 0 of shape [S, A, K]. Rows of zeros stay p."""
     weights = dynamics.probs * tilt
     totals = weights.sum(axis=-1, keepdims=True)
-    return dynamics.with_probs(np.where(totals > 0, weights / np.where(totals > 0, totals, 1.0), dynamics.probs))
+    hopeless = totals[..., 0] == 0
+    totals[hopeless] = 1.0
+    weights /= totals
+    weights[hopeless] = dynamics.probs[hopeless]
+    return dynamics.with_probs(weights)
 
 
 def exponentially_tilted(dynamics: Dynamics, values: Floats) -> Dynamics:
     """The model q(s'|s,a) ~ p(s'|s,a) exp(values(s')): MnM's best model. Rows whose values are all -inf stay p."""
+    finite = values[np.isfinite(values)]
+    if finite.size == 0:
+        return dynamics
+    if np.ptp(finite) < 600:  # then one exponential per state is enough: none underflows
+        return tilted(dynamics, np.exp(values - finite.max())[dynamics.successors])
     successor_values = np.where(dynamics.probs > 0, values[dynamics.successors], -np.inf)
     largest = successor_values.max(axis=-1, keepdims=True)
     return tilted(dynamics, np.exp(successor_values - np.where(np.isneginf(largest), 0.0, largest)))
