@@ -32,4 +32,6 @@ def test_every_bound_opens_with_its_formula():
         function = getattr(bounds, name)
         if name.endswith(("_bound", "_objective", "_return")) and callable(function):
             opening = function.__doc__.splitlines()[0]
-            assert any(symbol in opening for symbol in ("E_q[", "E_{q,h}[", "E_pi[", "E[", "log sum")), f"{name}: {opening}"
+            assert any(symbol in opening for symbol in ("E_q[", "E_{q,h}[", "E_pi[", "E[", "log sum")), (
+                f"{name}: {opening}"
+            )

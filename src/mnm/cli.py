@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import time
 from dataclasses import dataclass
@@ -56,6 +57,9 @@ class Solve:
 
 def main() -> None:
     """The `mnm` command."""
+    for stream in (sys.stdout, sys.stderr):  # a terminal without arrows shows question marks
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         command = tyro.extras.subcommand_cli_from_dict(
             {"reproduce": Reproduce, "solve": Solve},
@@ -76,10 +80,10 @@ def reproduce(command: Reproduce) -> int:
 
     from mnm.figures import FIGURES, load
 
-    console = Console(width=None if sys.stdout.isatty() else 140)
+    console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
     if command.list:
         for name, title in FIGURES.items():
-            console.print(f"{name:22} {title}", highlight=False)
+            print(f"{name:22} {title}")
         return 0
     unknown = [name for name in command.figures if name not in FIGURES]
     if unknown:
@@ -99,10 +103,13 @@ def reproduce(command: Reproduce) -> int:
             except OSError as error:
                 return fail(f"--out {command.out}: cannot write {name}: {error.strerror}")
         took = time.monotonic() - start
-        console.print(f"{number}/{len(names)} {name} ({took:.1f} s): {command.out / name}.png", highlight=False)
+        print(f"{number}/{len(names)} {name} ({took:.1f} s): {command.out / name}.png", flush=True)
     print_verdicts(console, verdicts)
-    write_verdicts(command.out / "verdicts.csv", verdicts)
-    console.print(f"{len(names)} figures in {time.monotonic() - began:.0f} s, in {command.out}/", highlight=False)
+    try:
+        write_verdicts(command.out / "verdicts.csv", verdicts)
+    except OSError as error:
+        return fail(f"--out {command.out}: cannot write verdicts.csv: {error.strerror}")
+    print(f"{len(names)} figures in {time.monotonic() - began:.0f} s, in {command.out}/")
     return 0
 
 
@@ -138,6 +145,7 @@ def solve(command: Solve) -> int:
     import json
 
     from rich.console import Console
+    from rich.text import Text
 
     from mnm.solve import draw_report, solve_task
     from mnm.tabular.evaluation import ConvergenceError
@@ -146,9 +154,9 @@ def solve(command: Solve) -> int:
 
     progress = Console(stderr=True)
     try:
-        with progress.status(f"solving {command.file} ..."):
+        with progress.status(Text(f"solving {command.file} ...")):
             report = solve_task(read_task(command.file, command.discount), command.reward_offset)
-            answer = report.as_json() if command.json else None
+            answer = report.as_json()
         if command.png is not None:
             draw_report(report, command.png)
     except (InputError, MDPError) as error:
@@ -156,7 +164,7 @@ def solve(command: Solve) -> int:
     except ConvergenceError as error:
         print(f"mnm: {command.file}: {error}", file=sys.stderr)
         return 1
-    if answer is not None:
+    if command.json:
         print(json.dumps(answer, allow_nan=False))
     else:
         print_report(Console(width=None if sys.stdout.isatty() else 140), report)
@@ -170,17 +178,13 @@ def print_report(console: Console, report: Report) -> None:
     from mnm.solve import policy_lines
 
     mdp = report.task.mdp
-    console.print(
-        f"{report.task.name}: {mdp.num_states} states, {mdp.num_actions} actions, discount {mdp.discount:g}",
-        highlight=False,
-        markup=False,
-    )
-    console.print(f"optimal value from the start: {report.optimal_return:.6g}", highlight=False)
+    print(f"{report.task.name}: {mdp.num_states} states, {mdp.num_actions} actions, discount {mdp.discount:g}")
+    print(f"optimal value from the start: {report.optimal_return:.6g}")
     name = "MnM's policy" if report.mnm else "MnM's policy (tight bound)"
-    console.print(f"{name}, value from the start: {report.return_of(report.best):.6g}", highlight=False)
+    print(f"{name}, value from the start: {report.return_of(report.best):.6g}")
     for line in policy_lines(report.task, report.best.policy.argmax(axis=1)):
-        console.print(f"  {line}", highlight=False, markup=False)
-    ladders = report.ladders()
+        print(f"  {line}")
+    ladders = report.ladders
     table = Table(title="The ladder of bounds on the log expected return (nats)")
     table.add_column("bound")
     titles = {"mnm": "at MnM's optimum, q ~ p exp(V)", "tight": "at the tight optimum, q ~ p V"}
@@ -190,7 +194,7 @@ def print_report(console: Console, report: Report) -> None:
         table.add_row(rung, *(f"{ladder[rung]:.6f}" for ladder in ladders.values()))
     console.print(table)
     if report.why_not:
-        console.print(f"note: {report.why_not}", highlight=False, markup=False)
+        print(f"note: {report.why_not}")
 
 
 def nearest(name: str, known: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ class Report:
         """A step's policy's real return."""
         return average(self.task.mdp.start, evaluate_policy(self.task.mdp, step.policy))
 
+    @cached_property
     def ladders(self) -> dict[str, dict[str, float]]:
         """The ladder of bounds at the two joint optima; without positive rewards only what needs no logarithm."""
         mdp = self.task.mdp
@@ -77,7 +79,7 @@ class Report:
                 for name, step in agents.items()
             },
             "ladder": {
-                name: {rung: _finite(value) for rung, value in rungs.items()} for name, rungs in self.ladders().items()
+                name: {rung: _finite(value) for rung, value in rungs.items()} for name, rungs in self.ladders.items()
             },
             "note": self.why_not,
         }
@@ -89,6 +91,8 @@ def _finite(value: float) -> float | None:
 
 def solve_task(task: Task, reward_offset: float = 0.0) -> Report:
     """Solve a task; `reward_offset` is added to every reward first."""
+    if not np.isfinite(reward_offset):
+        raise InputError(f"--reward-offset must be a finite number; got {reward_offset}")
     mdp = task.mdp.with_reward_offset(reward_offset) if reward_offset else task.mdp
     task = Task(task.name, mdp, task.grid)
     rewards = mdp.expected_rewards
@@ -97,7 +101,7 @@ def solve_task(task: Task, reward_offset: float = 0.0) -> Report:
         raise InputError(
             f"{task.name}: state {state}, action {action}: reward {rewards[state, action]:g} is negative, but MnM "
             f"takes the logarithm of the return; add an explicit offset to every reward, for instance "
-            f"--reward-offset {reward_offset + suggested_offset(rewards):g}"
+            f"--reward-offset {reward_offset + suggested_offset(rewards):.12g}"
         )
     best = solve(mdp)
     optimal = float(mdp.start @ evaluate_policy(mdp, deterministic_policy(best.actions, mdp.num_actions)))
@@ -114,7 +118,7 @@ def _why_no_logarithm(mdp: TabularMDP, reward_offset: float) -> str:
     return (
         f"rewards of 0 (first: state {state}, action {action}) have no logarithm, so only the tight bound is shown; "
         f"for the whole ladder add an explicit offset to every reward, for instance --reward-offset "
-        f"{reward_offset + suggested_offset(mdp.expected_rewards):g}"
+        f"{reward_offset + suggested_offset(mdp.expected_rewards):.12g}"
     )
 
 

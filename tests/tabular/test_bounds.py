@@ -289,7 +289,8 @@ class TestZeroRewards:
         # State 0 goes to a paying or to a dead state; the model that avoids the dead one is finite and tight.
         mdp = TabularMDP.from_dense([[[0, 0.5, 0.5]], [[0, 1, 0]], [[0, 0, 1]]], [0.0, 1.0, 0.0], 0.5)
         policy = np.ones((3, 1))
-        assert averaged_outside_values(mdp, policy, mdp.dynamics).tolist() == [-np.inf, np.log(2.0), -np.inf]
+        values = averaged_outside_values(mdp, policy, mdp.dynamics)
+        assert values == pytest.approx([-np.inf, np.log(2.0), -np.inf])
         model = tight_model(mdp, evaluate_policy(mdp, policy))
         assert averaged_outside_bound(mdp, policy, model) == pytest.approx(np.log(0.5 * 0.5 * 2.0))
 

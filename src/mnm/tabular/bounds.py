@@ -33,6 +33,8 @@ from mnm.tabular.mdp import Dynamics, Floats, MDPError, TabularMDP, at, check_mo
 
 TAIL = 1e-13
 """Series over time are cut where what is left is below this share of the sum."""
+SETTLED = 1e-15
+"""A distribution over states has settled when a step changes it by less than this."""
 
 
 class ModelSupportWarning(UserWarning):
@@ -179,7 +181,13 @@ def learned_discount_bound(mdp: TabularMDP, policy: Floats, model: Dynamics) -> 
         log_tail = log_discount + largest_log_reward + path_ratio - np.log(1.0 - mdp.discount)
         if log_tail < log_sum + np.log(TAIL) or np.isneginf(path_ratio):
             break
-        states = transposed @ states
+        next_states = transposed @ states
+        if np.abs(next_states - states).sum() < SETTLED:  # then the rest is a geometric series
+            log_factor = np.log(mdp.discount) + average(states, ratios)
+            log_term = log_discount + average(states, log_rewards) + path_ratio
+            log_sum = np.logaddexp(log_sum, log_term + log_factor - np.log(-np.expm1(log_factor)))
+            break
+        states = next_states
         time += 1
     if np.isneginf(log_sum):
         _warn_of_missing_support(mdp, policy, model)
@@ -198,7 +206,7 @@ def best_hazard_values(mdp: TabularMDP, policy: Floats, model: Dynamics) -> Floa
         log_totals = np.logaddexp(log_rewards, log_go_on)
         return (policy * log_totals).sum(axis=1), chain(model, policy * np.exp(log_go_on - log_totals))
 
-    return newton_fixed_point(operator, np.full(mdp.num_states, log_rewards.min() - np.log(1.0 - mdp.discount)))
+    return newton_fixed_point(operator, np.full(mdp.num_states, log_rewards.min()))
 
 
 def best_hazard_bound(mdp: TabularMDP, policy: Floats, model: Dynamics) -> float:
@@ -257,7 +265,8 @@ def averaged_outside_values(mdp: TabularMDP, policy: Floats, model: Dynamics) ->
         derivative = weight * np.exp(log_go_on - log_total)
         return image, sparse.csr_matrix((derivative, columns, row_starts), shape=(mdp.num_states,) * 2)
 
-    first_guess = np.log(max(float(rewards.max()), np.finfo(float).tiny)) - np.log(1.0 - mdp.discount)
+    # From below: there the derivative is well below one, however large the largest reward is.
+    first_guess = np.log(rewards.min(where=rewards > 0, initial=max(float(rewards.max()), 1e-300)))
     values = newton_fixed_point(operator, np.where(lost, 0.0, first_guess))
     return np.where(lost, -np.inf, values)
 

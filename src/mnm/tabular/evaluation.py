@@ -44,8 +44,10 @@ def solve_linear(weights: sparse.csr_matrix, constants: Floats) -> Floats:
     system = (sparse.identity(states, format="csr") - weights).tocsc()
     if states <= DIRECT_STATES:
         # I - W is diagonally dominant: elimination needs no pivoting, so the pattern stays symmetric.
-        factors = scipy.sparse.linalg.splu(system, diag_pivot_thresh=0.0)
-        solution: Floats = factors.solve(constants)
+        try:
+            solution: Floats = scipy.sparse.linalg.splu(system, diag_pivot_thresh=0.0).solve(constants)
+        except RuntimeError:  # SuperLU's word for a zero pivot
+            raise ConvergenceError("a linear system is singular to rounding: the rewards differ by too much") from None
         return solution
     solution, failure = scipy.sparse.linalg.bicgstab(system, constants, x0=constants, rtol=1e-13, maxiter=20_000)
     residual = np.abs(constants + weights @ solution - solution).max()

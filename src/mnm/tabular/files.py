@@ -6,7 +6,9 @@ Every failure is one InputError whose message starts with the place: file, line 
 from __future__ import annotations
 
 import json
+import warnings
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -43,6 +45,8 @@ def read_task(source: str, discount: float | None = None) -> Task:
     """
     if source.startswith("gym:"):
         return Task(source, read_gym(source.removeprefix("gym:"), 0.99 if discount is None else discount))
+    if not source:
+        raise InputError("FILE is empty: name a file, or gym:ID")
     path = Path(source)
     readers = {".npz": read_npz, ".json": read_json}
     try:
@@ -80,6 +84,8 @@ def read_json(path: Path) -> TabularMDP:
         raise InputError(f"{path}: byte {error.start} is not UTF-8 text") from None
     except RecursionError:
         raise InputError(f"{path}: the lists are nested too deeply for an MDP") from None
+    except ValueError as error:  # a number with more digits than Python converts
+        raise InputError(f"{path}: {error}") from None
     if not isinstance(data, dict):
         raise InputError(f"{path}:1:1: expected an object with the keys {ARRAYS}")
     return mdp_from_arrays(data)
@@ -88,9 +94,9 @@ def read_json(path: Path) -> TabularMDP:
 def read_npz(path: Path) -> TabularMDP:
     """An MDP from NumPy's archive of arrays; pickled objects are refused."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.lib.npyio.NpzFile(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
-    except (ValueError, zipfile.BadZipFile, EOFError, KeyError, NotImplementedError, MemoryError) as error:
+    except (ValueError, zipfile.BadZipFile, zlib.error, EOFError, KeyError, RuntimeError, MemoryError) as error:
         raise InputError(f"{path}: not a readable .npz archive of plain arrays ({error})") from None
     return mdp_from_arrays(arrays)
 
@@ -105,14 +111,14 @@ def mdp_from_arrays(arrays: Mapping[str, Any]) -> TabularMDP:
         if name not in known:
             raise MDPError(f"unknown array {name!r}; an MDP file has {ARRAYS}")
     discount = _number(arrays["discount"], "discount")
-    start = arrays.get("start", 0)
-    if np.ndim(_array(start, "start")) == 0:
-        start = int(_number(start, "start"))
+    start = _array(arrays.get("start", 0), "start")
     probs, rewards = _array(arrays["probs"], "probs"), _array(arrays["rewards"], "rewards")
     if "successors" not in arrays:
         return TabularMDP.from_dense(probs, rewards, discount, start)
     dynamics = Dynamics.from_lists(_array(arrays["successors"], "successors"), probs)
-    if rewards.ndim == 1:
+    if rewards.shape == (*probs.shape[:2], probs.shape[0]):
+        rewards = np.take_along_axis(rewards, dynamics.successors.astype(np.int64), axis=2)
+    elif rewards.ndim == 1:
         rewards = np.repeat(rewards[:, None], dynamics.num_actions, axis=1)
     return TabularMDP(dynamics, rewards, start_distribution(start, dynamics.num_states), discount)
 
@@ -123,6 +129,8 @@ def _array(values: Any, name: str) -> np.ndarray:
     except ValueError:
         raise MDPError(f"array {name!r}: its rows have unequal lengths") from None
     if array.dtype.kind not in "biuf":
+        if isinstance(values, np.ndarray):
+            raise MDPError(f"array {name!r}: expected real numbers, got entries of type {array.dtype}")
         raise MDPError(f"array {name!r}: entry {_first_odd_entry(values)} is not a number")
     return array
 
@@ -134,7 +142,7 @@ def _first_odd_entry(values: Any, index: tuple[int, ...] = ()) -> str:
             if found := _first_odd_entry(entry, (*index, number)):
                 return found
         return ""
-    if isinstance(values, int | float):
+    if isinstance(values, float) or (isinstance(values, int) and abs(values) < 2**63):
         return ""
     return f"{list(index)} = {values!r}" if index else repr(values)
 
@@ -151,7 +159,9 @@ def read_gym(environment_id: str, discount: float) -> TabularMDP:
     import gymnasium
 
     try:
-        environment = gymnasium.make(environment_id)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that an environment is out of date is said by the error, if it is one
+            environment = gymnasium.make(environment_id)
     except Exception as error:  # an environment's constructor can raise anything
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"gym:{environment_id}: {reason}") from None

@@ -75,10 +75,12 @@ class Grid:
 
     def state(self, cell: Cell) -> int:
         """The state number of a free cell."""
-        number = int(self.state_numbers[cell])
-        if number < 0:
+        rows, columns = self.walls.shape
+        if not (0 <= cell[0] < rows and 0 <= cell[1] < columns):
+            raise MDPError(f"cell {cell} lies outside the {rows} by {columns} grid")
+        if self.walls[cell]:
             raise MDPError(f"cell {cell} is a wall, not a state")
-        return number
+        return int(self.state_numbers[cell])
 
     @cached_property
     def move_targets(self) -> NDArray[np.int32]:
@@ -201,11 +203,8 @@ def parse_map(text: str) -> Grid:
             )
         for column, symbol in enumerate(line):
             if symbol != "#" and symbol not in symbols:
-                raise MapError(
-                    f"unknown cell {symbol!r}: use # . S G, or give it a reward above the map ({symbol} = 1)",
-                    first_map_line + number,
-                    column + 1,
-                )
+                remedy = f", or give it a reward above the map ({symbol} = 1)" if symbol.isalnum() else ""
+                raise MapError(f"unknown cell {symbol!r}: use # . S G{remedy}", first_map_line + number, column + 1)
     drawing = np.array([list(line) for line in lines])
     if not (drawing == "S").any():
         raise MapError("the map has no start: mark one cell with S", first_map_line)
@@ -241,8 +240,9 @@ def _setting(name: str, value: str, number: int, line: str) -> float:
         raise MapError(
             f"unknown setting {name!r}: known are {', '.join(known)}, or one letter or digit of the map",
             number,
+            len(line) - len(line.lstrip()) + 1,
         )
-    column = line.index("=") + 2
+    column = len(line) - len(line.partition("=")[2].lstrip()) + 1
     try:
         parsed = float(value)
     except ValueError:

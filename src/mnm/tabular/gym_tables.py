@@ -21,17 +21,17 @@ def from_gym(environment: Any, discount: float = 0.99) -> TabularMDP:
         raise MDPError(f"{unwrapped}: has no transition table P; only finite environments that publish one can be read")
     states, actions = len(table), len(table[0])
     absorbing = states
-    slots = max(len(outcomes) for row in table.values() for outcomes in row.values())
+    pairs = [(state, action) for state in range(states) for action in range(actions)]
+    slots = max(len(table[state][action]) for state, action in pairs)
     successors = np.full((states + 1, actions, slots), absorbing, np.int64)
     probs = np.zeros((states + 1, actions, slots))
     rewards = np.zeros((states + 1, actions))
     probs[absorbing, :, 0] = 1.0
-    for state, row in table.items():
-        for action, outcomes in row.items():
-            for slot, (probability, next_state, reward, ended) in enumerate(outcomes):
-                successors[state, action, slot] = absorbing if ended else next_state
-                probs[state, action, slot] = probability
-                rewards[state, action] += probability * reward
+    for state, action in pairs:
+        for slot, (probability, next_state, reward, ended) in enumerate(table[state][action]):
+            successors[state, action, slot] = absorbing if ended else next_state
+            probs[state, action, slot] = probability
+            rewards[state, action] += probability * reward
     start = getattr(unwrapped, "initial_state_distrib", None)
     if start is None:
         raise MDPError(f"{unwrapped}: has no initial_state_distrib, so the start distribution is unknown")

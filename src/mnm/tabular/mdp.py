@@ -20,6 +20,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
 
 ROW_SUM_TOLERANCE = 1e-8
+LARGEST_REWARD = 1e150
+"""Squares of returns must not overflow."""
 
 
 class MDPError(ValueError):
@@ -27,7 +29,7 @@ class MDPError(ValueError):
 
 
 def freeze(array: ArrayLike, dtype: type) -> NDArray[Any]:
-    """A read-only array that nobody else can write to: a copy, unless it was already frozen."""
+    """A read-only array: a copy, unless whoever made it has frozen it already."""
     given = np.asarray(array)
     if given.dtype == dtype and not given.flags.writeable and given.base is None:
         return given
@@ -44,7 +46,7 @@ def real_array(values: Any, name: str) -> NDArray[Any]:
         raise MDPError(f"{name}: rows of unequal length do not make an array ({error})") from None
     if array.dtype.kind not in "biuf":
         raise MDPError(f"{name}: expected real numbers, got entries of type {array.dtype}")
-    return array
+    return array.astype(np.float64 if array.dtype.kind == "f" else np.int64, copy=False)
 
 
 def first_index(mask: NDArray[np.bool_]) -> tuple[int, ...]:
@@ -69,20 +71,7 @@ class Dynamics:
     def __post_init__(self) -> None:
         successors = real_array(self.successors, "successors")
         probs = real_array(self.probs, "probs")
-        if successors.ndim != 3 or probs.shape != successors.shape or 0 in probs.shape:
-            raise MDPError(
-                f"successors and probs must be two non-empty arrays of one shape [S, A, K]; "
-                f"got {successors.shape} and {probs.shape}"
-            )
-        if successors.dtype.kind == "f" and not np.array_equal(successors, np.floor(successors)):
-            raise MDPError("successors must be whole state numbers")
-        outside = (successors < 0) | (successors >= len(successors))
-        if outside.any():
-            index = first_index(outside)
-            raise MDPError(
-                f"{at(*index)}: successor {successors[index]} is not a state; states are 0 to {len(successors) - 1}"
-            )
-        check_probabilities(probs, "dynamics")
+        check_lists(successors, probs)
         object.__setattr__(self, "successors", freeze(successors, np.int32))
         object.__setattr__(self, "probs", freeze(probs, np.float64))
         if repeated := self._first_repeated_successor():
@@ -109,15 +98,11 @@ class Dynamics:
     def from_lists(cls, successors: ArrayLike, probs: ArrayLike) -> Dynamics:
         """Dynamics from lists in which a successor may occur more than once in a row: its shares add up."""
         successors, probs = real_array(successors, "successors"), real_array(probs, "probs")
-        if successors.shape != probs.shape or successors.ndim != 3:
-            return cls(successors, probs)  # which reports the shapes
+        check_lists(successors, probs)
         states, actions, slots = probs.shape
-        if successors.size and (successors.min() < 0 or successors.max() >= states):
-            return cls(successors, probs)  # which reports the entry
         row_starts = np.arange(0, probs.size + 1, slots)
-        matrix = sparse.csr_matrix(
-            (probs.ravel().astype(float), successors.ravel(), row_starts), shape=(states * actions, states)
-        )
+        data = (probs.ravel().astype(float), successors.ravel().astype(np.int32), row_starts)
+        matrix = sparse.csr_matrix(data, shape=(states * actions, states))
         return cls._from_matrix(matrix, states, actions)
 
     @classmethod
@@ -203,6 +188,11 @@ class TabularMDP:
         if not np.isfinite(rewards).all():
             index = first_index(~np.isfinite(rewards))
             raise MDPError(f"{at(*index)}: reward {rewards[index]} is not a finite number")
+        if np.abs(rewards).max() > LARGEST_REWARD:
+            index = first_index(np.abs(rewards) == np.abs(rewards).max())
+            raise MDPError(
+                f"{at(*index)}: reward {rewards[index]:g} is too large to compute with; scale the rewards down"
+            )
         start = real_array(self.start, "start")
         if start.shape != shape[:1]:
             raise MDPError(f"start must have one probability for each of the {shape[0]} states; got {start.shape}")
@@ -257,7 +247,7 @@ class TabularMDP:
             raise MDPError(
                 f"state {state}, action {action}: reward {rewards[state, action]:g} has no logarithm, and MnM's "
                 "bounds need rewards > 0; add an explicit offset to every reward, for instance "
-                f"mdp.with_reward_offset({suggested_offset(rewards):g})"
+                f"mdp.with_reward_offset({suggested_offset(rewards):.12g})"
             )
         return freeze(np.log(rewards), np.float64)
 
@@ -275,19 +265,37 @@ class TabularMDP:
 
 def suggested_offset(rewards: Floats) -> float:
     """A round offset that makes the smallest reward positive but small against the spread of the rewards."""
-    spread = float(np.ptp(rewards)) or 1.0
-    small = 10.0 ** np.floor(np.log10(spread) - 2)
-    return float(np.ceil((small - rewards.min()) / small) * small)
+    lowest = float(rewards.min())
+    spread = float(np.ptp(rewards)) or abs(lowest) or 1.0
+    small = max(10.0 ** np.floor(np.log10(spread) - 2), 1e-8 * abs(lowest), 1e-300)
+    return float(np.ceil((small - lowest) / small) * small)
 
 
 def start_distribution(start: ArrayLike | int, num_states: int) -> Floats:
     """A start state's number as a distribution; a distribution as it is."""
     if np.ndim(start) > 0:
-        return np.asarray(start)
-    number = int(start)  # type: ignore[arg-type]
-    if not 0 <= number < num_states:
+        return real_array(start, "start")
+    number = start if isinstance(start, int) else real_array(start, "start")[()]  # an int may exceed 64 bits
+    if not (0 <= number < num_states and number == int(number)):
         raise MDPError(f"start state {number} is not a state; states are 0 to {num_states - 1}")
     return np.asarray(np.arange(num_states) == number, dtype=np.float64)
+
+
+def check_lists(successors: NDArray[Any], probs: NDArray[Any]) -> None:
+    """Successor lists are whole state numbers and probabilities of one shape [S, A, K]."""
+    if successors.ndim != 3 or probs.shape != successors.shape or 0 in probs.shape:
+        raise MDPError(
+            f"successors and probs must be two non-empty arrays of one shape [S, A, K]; "
+            f"got {successors.shape} and {probs.shape}"
+        )
+    with np.errstate(invalid="ignore"):
+        outside = ~((successors >= 0) & (successors < len(successors)) & (successors == np.floor(successors)))
+    if outside.any():
+        index = first_index(outside)
+        raise MDPError(
+            f"{at(*index)}: successor {successors[index]} is not a state; states are 0 to {len(successors) - 1}"
+        )
+    check_probabilities(probs, "dynamics")
 
 
 def check_probabilities(probs: NDArray[Any], what: str) -> None:
@@ -297,7 +305,8 @@ def check_probabilities(probs: NDArray[Any], what: str) -> None:
         index = first_index(wrong)
         place = at(*index[:2]) if probs.ndim == 3 else at(*index)
         raise MDPError(f"{what}: {place}: {float(probs[index])} is not a probability")
-    sums = probs.sum(axis=-1)
+    with np.errstate(over="ignore"):
+        sums = probs.sum(axis=-1)
     wrong = np.abs(sums - 1.0) > ROW_SUM_TOLERANCE
     if wrong.any():
         index = first_index(np.atleast_1d(wrong))
