@@ -1,14 +1,15 @@
 """The jitted program from counts against the obvious algorithm with a growing replay."""
 
-import jax
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from mnm.tabular import evaluate_policy, optimal_return
+from mnm.tabular import MDPError, evaluate_policy, optimal_return
 from mnm.tabular.mdp import deterministic_policy
 from mnm.tabular.mnm import joint_iteration
 from mnm.tabular.paper_tasks import stochastic_gridworld
-from mnm.tabular.q_learning import METHODS, Method, Run, Schedule, greedy_returns, learn, random_numbers
+from mnm.tabular.q_learning import METHODS, Method, Run, Schedule, draw_chance, greedy_returns, learn
 
 SHORT = Schedule(iterations=25, episode_steps=40, evaluate_every=5)
 
@@ -19,21 +20,19 @@ def obvious_learning(mdp, method: Method, seed: int, schedule: Schedule, base=No
     rewards = np.log(mdp.expected_rewards) if method.log_reward else mdp.expected_rewards
     rewards = rewards * (1 - mdp.discount if method.discounted_scale else 1.0)
     states, actions, _ = base.probs.shape
+    chance = draw_chance(seed, schedule.iterations, schedule.episode_steps, actions, schedule.epsilon)
     q_values, replay, returns = np.zeros((states, actions)), [], []
     for iteration in range(schedule.iterations):
         values = q_values.max(axis=1)
-        with jax.enable_x64(True):
-            chance = random_numbers(seed, iteration, schedule.episode_steps, actions)
-            explore, random_actions, quantiles, start_quantile = (np.asarray(x) for x in chance)
-        state = int((mdp.start.cumsum()[:-1] <= start_quantile).sum())
+        state = int((mdp.start.cumsum()[:-1] <= chance.starts[iteration]).sum())
         for time in range(schedule.episode_steps):
             greedy = int(q_values[state].argmax())
-            action = int(random_actions[time]) if explore[time] < schedule.epsilon else greedy
+            action = int(chance.actions[iteration, time]) if chance.explores[iteration, time] else greedy
             real = base.probs[state, action]
             model = real * np.exp(method.tilt * values[base.successors[state, action]])
             model /= model.sum()
             kl = sum(q * np.log(q / p) for q, p in zip(model, real, strict=True) if q > 0)
-            slot = int((model.cumsum()[:-1] <= quantiles[time]).sum())
+            slot = int((model.cumsum()[:-1] <= chance.outcomes[iteration, time]).sum())
             next_state = int(base.successors[state, action, slot])
             replay.append((state, action, rewards[state, action] - method.kl_weight * kl, next_state))
             state = next_state
@@ -94,3 +93,16 @@ def test_greedy_returns_evaluate_many_policies():
 
 def test_evaluations_are_at_the_schedule_s_iterations():
     assert Schedule().evaluated[[0, 1, -1]].tolist() == [0, 20, 1500]
+
+
+def test_chance_has_the_right_shares():
+    chance = draw_chance(0, 200, 100, 4, epsilon=0.3)
+    assert chance.explores.mean() == pytest.approx(0.3, abs=0.01)
+    assert np.bincount(chance.actions.ravel()) / chance.actions.size == pytest.approx([0.25] * 4, abs=0.01)
+    assert 0 <= chance.outcomes.min() <= chance.outcomes.max() < 1
+
+
+def test_runs_that_cannot_share_a_program_are_refused():
+    mdp = stochastic_gridworld().mdp
+    with pytest.raises(MDPError, match="must share successors, start and discount"):
+        learn([Run(mdp, METHODS["MnM"], 0), Run(replace(mdp, discount=0.8), METHODS["MnM"], 0)], SHORT)

@@ -27,7 +27,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mnm.tabular.mdp import Floats, TabularMDP
-from mnm.tabular.q_learning import METHODS, Method, episode, greedy_actions, greedy_returns, random_numbers
+from mnm.tabular.q_learning import (
+    METHODS,
+    Chance,
+    Method,
+    draw_chance,
+    episode,
+    greedy_actions,
+    greedy_returns,
+    stacked_chance,
+)
 
 CLASSIFIER_STEPS = 3
 LARGEST_LOGIT = 30.0
@@ -91,21 +100,15 @@ def learn_honestly(
     """Every learner with every seed, in one vmapped program, in float64."""
     runs = [(learner, seed) for learner in learners for seed in seeds]
     rewards = np.stack([learner.method.rewards(mdp) for learner, _ in runs])
-    settings = [
-        np.array([float(getattr(learner.method, name)) for learner, _ in runs]) for name in ("kl_weight", "tilt")
-    ]
+    settings = [np.array([getattr(learner.method, name) for learner, _ in runs]) for name in ("kl_weight", "tilt")]
     replays_reality = np.array([learner.replays_reality for learner, _ in runs])
+    episodes = schedule.real_episodes * (schedule.model_rounds + 1)
+    chance = stacked_chance(
+        draw_chance(seed, episodes, schedule.episode_steps, mdp.num_actions, schedule.epsilon) for _, seed in runs
+    )
+    arrays = (mdp.dynamics.successors, mdp.dynamics.probs, mdp.start)
     with jax.enable_x64(True):
-        arrays = (mdp.dynamics.successors, mdp.dynamics.probs, mdp.start)
-        greedy, *tables = _learn_all(
-            schedule,
-            mdp.discount,
-            *arrays,
-            rewards,
-            *settings,
-            replays_reality,
-            np.array([seed for _, seed in runs]),
-        )
+        greedy, *tables = _learn_all(schedule, mdp.discount, *arrays, rewards, *settings, replays_reality, chance)
         actions = np.asarray(greedy)
     returns = np.stack([greedy_returns(mdp, run_actions) for run_actions in actions])
     shape = (len(learners), len(seeds))
@@ -144,39 +147,35 @@ def _learn_one(
     kl_weight: jax.Array,
     tilt: jax.Array,
     replays_reality: jax.Array,
-    seed: jax.Array,
+    chance: Chance,
 ) -> tuple[jax.Array, ...]:
     """Greedy actions after every real episode, and the last tables, of one run."""
-    num_actions, slots = rewards.shape[1], probs.shape[2]
+    slots = probs.shape[2]
     own_states = jnp.broadcast_to(jnp.arange(len(rewards), dtype=successors.dtype)[:, None, None], probs.shape)
     step_size = schedule.learning_rate / schedule.episode_steps
     adversarial = tilt > 0
-    chance = partial(random_numbers, seed, steps=schedule.episode_steps, num_actions=num_actions)
 
-    def visits(outcomes: jax.Array, model_probs: jax.Array, q_values: jax.Array, number: jax.Array) -> jax.Array:
-        visited = episode(
-            outcomes, model_probs, greedy_actions(q_values), schedule.epsilon, start, chance(iteration=number)
-        )
+    def visits(outcomes: jax.Array, model_probs: jax.Array, q_values: jax.Array, chance: Chance) -> jax.Array:
+        visited = episode(outcomes, model_probs, greedy_actions(q_values), start, chance)
         return jnp.zeros(probs.size).at[visited].add(1.0).reshape(probs.shape)
 
-    def model_round(carry: Any, number: jax.Array) -> tuple[Any, None]:
+    def model_round(carry: Any, chance: Chance) -> tuple[Any, None]:
         q_values, counts, log_model, logits, model_counts, model_reward_sums = carry
         seen, pair_counts = counts > 0, counts.sum(axis=-1, keepdims=True)
         tried = pair_counts > 0
-        likelihood = counts / jnp.maximum(pair_counts, 1.0)
         # A successor seen for the first time enters the model at its share of the data.
-        log_model = jnp.where(seen & jnp.isneginf(log_model), jnp.log(likelihood), log_model)
+        log_model = jnp.where(seen & jnp.isneginf(log_model), jnp.log(likelihood(counts)), log_model)
         log_model = improve_model(log_model, jnp.zeros_like(logits), seen)
         logits = train_classifier(logits, counts, pair_counts * jnp.exp(log_model))
         objective = tilt * q_values.max(axis=1)[successors] + logits
         log_model = improve_model(log_model, objective, seen)
         logits = train_classifier(logits, counts, pair_counts * jnp.exp(log_model))
-        model_probs = jnp.where(adversarial, jnp.where(seen, jnp.exp(log_model), 0.0), likelihood)
+        model_probs = jnp.where(adversarial, jnp.where(seen, jnp.exp(log_model), 0.0), likelihood(counts))
         # A pair without data stays where it is; what happens there is not stored.
         first_slot = jnp.arange(slots) == 0
         sampled = jnp.where(tried, model_probs, first_slot)
         outcomes = jnp.where(tried, successors, own_states)
-        new_counts = visits(outcomes, sampled, q_values, number) * tried
+        new_counts = visits(outcomes, sampled, q_values, chance) * tried
         model_counts = model_counts + new_counts
         augmented = rewards[:, :, None] + kl_weight * logits
         model_reward_sums = model_reward_sums + (new_counts * augmented).sum(axis=-1)
@@ -186,26 +185,30 @@ def _learn_one(
         q_values = q_values + step_size * (target_sums - pass_counts.sum(axis=-1) * q_values)
         return (q_values, counts, log_model, logits, model_counts, model_reward_sums), None
 
-    def iteration(carry: Any, number: jax.Array) -> tuple[Any, jax.Array]:
+    def iteration(carry: Any, episodes: Chance) -> tuple[Any, jax.Array]:
         q_values, counts, *rest = carry
-        first = number * (schedule.model_rounds + 1)
-        counts = counts + visits(successors, probs, q_values, first)
-        rounds = first + 1 + jnp.arange(schedule.model_rounds)
-        carry, _ = jax.lax.scan(model_round, (q_values, counts, *rest), rounds)
+        real, imagined = (
+            jax.tree.map(lambda numbers, part=part: numbers[part], episodes) for part in (0, slice(1, None))
+        )
+        counts = counts + visits(successors, probs, q_values, real)
+        carry, _ = jax.lax.scan(model_round, (q_values, counts, *rest), imagined)
         return carry, greedy_actions(carry[0])
 
     pairs, triples = jnp.zeros(rewards.shape), jnp.zeros(probs.shape)
-    carry, greedy = jax.lax.scan(
-        iteration,
-        (pairs, triples, triples - jnp.inf, triples, triples, pairs),
-        jnp.arange(schedule.real_episodes),
-    )
+    carry = (pairs, triples, triples - jnp.inf, triples, triples, pairs)
+    by_iteration = jax.tree.map(lambda numbers: numbers.reshape(schedule.real_episodes, -1, *numbers.shape[1:]), chance)
+    carry, greedy = jax.lax.scan(iteration, carry, by_iteration)
     _, counts, log_model, logits, _, _ = carry
-    return greedy, counts, jnp.exp(log_model), logits
+    return greedy, counts, jnp.where(adversarial, jnp.exp(log_model), likelihood(counts)), logits
+
+
+def likelihood(counts: jax.Array) -> jax.Array:
+    """The maximum-likelihood model N(s,a,s') / N(s,a); rows without data are 0."""
+    return counts / jnp.maximum(counts.sum(axis=-1, keepdims=True), 1.0)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _learn_all(schedule: HonestSchedule, discount: float, *arrays: jax.Array) -> tuple[jax.Array, ...]:
+def _learn_all(schedule: HonestSchedule, discount: float, *arrays: Any) -> tuple[jax.Array, ...]:
     """`_learn_one` for every run; the MDP is shared."""
     in_axes = (None, None, None, 0, 0, 0, 0, 0)
     return jax.vmap(partial(_learn_one, schedule, discount), in_axes=in_axes)(*arrays)

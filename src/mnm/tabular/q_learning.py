@@ -15,16 +15,17 @@ version that learns the model and the classifier from real transitions is in `le
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from mnm.tabular.mdp import Dynamics, Floats, TabularMDP
+from mnm.tabular.mdp import Dynamics, Floats, MDPError, TabularMDP
 
 
 @dataclass(frozen=True)
@@ -95,25 +96,36 @@ class LearningCurves:
 def learn(runs: list[Run], schedule: Schedule = Schedule()) -> LearningCurves:  # noqa: B008 (frozen)
     """All runs at once, in float64. The MDPs must share successors, discount and start."""
     first = runs[0].mdp
+    for run in runs:
+        _check_alike(first, run)
+    chance = stacked_chance(
+        draw_chance(run.seed, schedule.iterations, schedule.episode_steps, first.num_actions, schedule.epsilon)
+        for run in runs
+    )
     base_probs = np.stack([(run.dynamics or run.mdp.dynamics).probs for run in runs])
     rewards = np.stack([run.method.rewards(run.mdp) for run in runs])
     kl_weights, tilts = (np.array([getattr(run.method, name) for run in runs]) for name in ("kl_weight", "tilt"))
-    seeds = np.array([run.seed for run in runs])
+    successors, start = first.dynamics.successors, first.start
     with jax.enable_x64(True):
         q_values, greedy = _learn_all(
-            schedule,
-            first.discount,
-            first.dynamics.successors,
-            base_probs,
-            rewards,
-            kl_weights,
-            tilts,
-            first.start,
-            seeds,
+            schedule, first.discount, successors, base_probs, rewards, kl_weights, tilts, start, chance
         )
         actions = np.asarray(greedy)[:, schedule.evaluated]
     returns = np.stack([greedy_returns(run.mdp, run_actions) for run, run_actions in zip(runs, actions, strict=True)])
     return LearningCurves(schedule.evaluated, returns, np.asarray(q_values))
+
+
+def _check_alike(first: TabularMDP, run: Run) -> None:
+    """The runs of a batch share what the program does not map over."""
+    dynamics = run.dynamics or run.mdp.dynamics
+    alike = (
+        np.array_equal(first.dynamics.successors, dynamics.successors)
+        and np.array_equal(first.dynamics.successors, run.mdp.dynamics.successors)
+        and np.array_equal(first.start, run.mdp.start)
+        and first.discount == run.mdp.discount
+    )
+    if not alike:
+        raise MDPError("runs of one batch must share successors, start and discount; learn them in separate calls")
 
 
 def greedy_returns(mdp: TabularMDP, actions: NDArray[Any]) -> Floats:
@@ -136,35 +148,45 @@ def tilted_model(probs: jax.Array, successor_values: jax.Array) -> tuple[jax.Arr
     return model_probs, (model_probs * log_ratio).sum(axis=-1)
 
 
-def random_numbers(seed: jax.Array, iteration: jax.Array, steps: int, num_actions: int) -> tuple[jax.Array, ...]:
-    """What chance decides in an episode: whether to explore, which random action, and the outcome's quantile."""
-    explore_key, action_key, outcome_key, start_key = jax.random.split(
-        jax.random.fold_in(jax.random.key(seed), iteration), 4
+class Chance(NamedTuple):
+    """What chance decides in episodes: where to start, when to explore, with which action, and each outcome."""
+
+    starts: Any
+    """[episodes] quantiles of the first state."""
+    explores: Any
+    """[episodes, steps] whether the action is a random one."""
+    actions: Any
+    """[episodes, steps] that action."""
+    outcomes: Any
+    """[episodes, steps] quantiles of the next state."""
+
+
+def draw_chance(seed: int, episodes: int, steps: int, num_actions: int, epsilon: float) -> Chance:
+    """All of a run's random numbers; drawn here, not in the jitted program, which halves its compilation."""
+    rng = np.random.default_rng(seed)
+    return Chance(
+        rng.random(episodes),
+        rng.random((episodes, steps)) < epsilon,
+        rng.integers(num_actions, size=(episodes, steps), dtype=np.int32),
+        rng.random((episodes, steps)),
     )
-    return (
-        jax.random.uniform(explore_key, (steps,)),
-        jax.random.randint(action_key, (steps,), 0, num_actions, dtype=jnp.int32),
-        jax.random.uniform(outcome_key, (steps,)),
-        jax.random.uniform(start_key),
-    )
+
+
+def stacked_chance(chances: Iterable[Chance]) -> Chance:
+    """The runs' random numbers with the runs as first axis."""
+    return Chance(*(np.stack(arrays) for arrays in zip(*chances, strict=True)))
 
 
 def episode(
-    successors: jax.Array,
-    model_probs: jax.Array,
-    greedy: jax.Array,
-    epsilon: float,
-    start: jax.Array,
-    chance: Any,
+    successors: jax.Array, model_probs: jax.Array, greedy: jax.Array, start: jax.Array, chance: Chance
 ) -> jax.Array:
-    """The flat indices (s, a, slot) of an episode's transitions."""
+    """The flat indices (s, a, slot) of one episode's transitions."""
     _, actions, slots = successors.shape
-    exploration, random_actions, quantiles, start_quantile = chance
     # Divided by its own last entry, the last positive slot's share is exactly 1: padding is never drawn.
     cumulative = jnp.cumsum(model_probs, axis=-1)
     cumulative = (cumulative / cumulative[..., -1:])[..., :-1].reshape(-1, slots - 1)
     outcomes = successors.ravel()
-    first = (jnp.cumsum(start)[:-1] <= start_quantile).sum(dtype=outcomes.dtype)
+    first = (jnp.cumsum(start)[:-1] <= chance.starts).sum(dtype=outcomes.dtype)
 
     def step(state: jax.Array, now: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         explores, random_action, quantile = now
@@ -172,9 +194,7 @@ def episode(
         transition = pair * slots + (_at(cumulative, pair) <= quantile).sum(dtype=state.dtype)
         return _at(outcomes, transition), transition
 
-    # A few steps per loop turn: the loop's own cost is comparable to a step's.
-    now = (exploration < epsilon, random_actions, quantiles)
-    _, visited = jax.lax.scan(step, first, now, unroll=4)
+    _, visited = jax.lax.scan(step, first, (chance.explores, chance.actions, chance.outcomes))
     return visited
 
 
@@ -197,17 +217,15 @@ def _learn_one(
     kl_weight: jax.Array,
     tilt: jax.Array,
     start: jax.Array,
-    seed: jax.Array,
+    chance: Chance,
 ) -> tuple[jax.Array, jax.Array]:
     """The last Q and the greedy actions after every iteration, of one run."""
-    num_actions = rewards.shape[1]
     step_size = schedule.learning_rate / schedule.episode_steps
 
-    def iteration(carry: Any, number: jax.Array) -> tuple[Any, jax.Array]:
+    def iteration(carry: Any, episode_chance: Chance) -> tuple[Any, jax.Array]:
         q_values, counts, reward_sums = carry
         model_probs, kl = tilted_model(base_probs, tilt * q_values.max(axis=1)[successors])
-        chance = random_numbers(seed, number, schedule.episode_steps, num_actions)
-        visited = episode(successors, model_probs, greedy_actions(q_values), schedule.epsilon, start, chance)
+        visited = episode(successors, model_probs, greedy_actions(q_values), start, episode_chance)
         new_counts = jnp.zeros(counts.size).at[visited].add(1.0).reshape(counts.shape)
         counts = counts + new_counts
         reward_sums = reward_sums + new_counts.sum(axis=-1) * (rewards - kl_weight * kl)
@@ -216,13 +234,11 @@ def _learn_one(
         return (q_values, counts, reward_sums), greedy_actions(q_values)
 
     zeros = jnp.zeros(rewards.shape)
-    carry, greedy = jax.lax.scan(
-        iteration, (zeros, jnp.zeros(base_probs.shape), zeros), jnp.arange(schedule.iterations)
-    )
+    carry, greedy = jax.lax.scan(iteration, (zeros, jnp.zeros(base_probs.shape), zeros), chance)
     return carry[0], greedy
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _learn_all(schedule: Schedule, discount: float, *arrays: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _learn_all(schedule: Schedule, discount: float, *arrays: Any) -> tuple[jax.Array, jax.Array]:
     """`_learn_one` for every run; successors and start are shared."""
     return jax.vmap(partial(_learn_one, schedule, discount), in_axes=(None, 0, 0, 0, 0, None, 0))(*arrays)
