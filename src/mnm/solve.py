@@ -165,7 +165,7 @@ def draw_report(report: Report, path: Path) -> None:
 def _draw_on_grid(figure: Any, report: Report, grid: Grid) -> None:
     from matplotlib.lines import Line2D
 
-    from mnm.figures.style import BLUE, draw_grid, draw_values, grid_legend
+    from mnm.figures.style import BLUE, LARGEST_DETAIL, draw_grid, draw_values, grid_legend, with_arrows
     from mnm.tabular.grids import MOVES
 
     mdp, step = report.task.mdp, report.best
@@ -174,16 +174,19 @@ def _draw_on_grid(figure: Any, report: Report, grid: Grid) -> None:
     draw_grid(policy_axes, grid)
     image = draw_values(policy_axes, grid, values)
     figure.colorbar(image, ax=policy_axes, label="value of MnM's policy", shrink=0.8)
-    moves = MOVES[step.policy.argmax(axis=1)]
+    drawn = with_arrows(grid)
+    stride = max(1.0, max(grid.walls.shape) / LARGEST_DETAIL)
+    moves = MOVES[step.policy.argmax(axis=1)][drawn]
     arrows = {"angles": "xy", "scale_units": "xy", "pivot": "mid", "zorder": 3}
-    rows, columns = grid.cells.T
-    policy_axes.quiver(columns, rows, moves[:, 1], moves[:, 0], color="white", scale=1.6, width=0.006, **arrows)
+    rows, columns = grid.cells[drawn].T
+    scale = 1.6 / stride
+    policy_axes.quiver(columns, rows, moves[:, 1], moves[:, 0], color="white", scale=scale, width=0.006, **arrows)
     policy_axes.set_title(f"MnM's policy\nreturn {report.return_of(step):.4g} (optimal {report.optimal_return:.4g})")
     draw_grid(model_axes, grid)
-    bend = (grid.mean_displacement(step.model) - grid.mean_displacement(mdp.dynamics)).mean(axis=1)
+    bend = (grid.mean_displacement(step.model) - grid.mean_displacement(mdp.dynamics)).mean(axis=1)[drawn]
     longest = float(np.hypot(*bend.T).max())
     if longest > 1e-12:
-        scale = longest / 0.8
+        scale = longest / 0.8 / stride
         model_axes.quiver(columns, rows, bend[:, 1], bend[:, 0], color=BLUE, scale=scale, width=0.008, **arrows)
         model_axes.set_title(f"what MnM's model adds\n(longest arrow: {longest:.2g} cells a step)")
     else:

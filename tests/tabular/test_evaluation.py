@@ -68,6 +68,8 @@ def test_large_chains_are_solved_iteratively_to_the_same_values(monkeypatch):
     direct, direct_shares = evaluate_policy(mdp, policy), occupancy(mdp, policy)
     monkeypatch.setattr(evaluation, "DIRECT_STATES", 10)
     assert evaluate_policy(mdp, policy) == pytest.approx(direct, rel=1e-10)
+    monkeypatch.setattr(evaluation, "SMALL", 10)
+    assert evaluate_policy(mdp, policy) == pytest.approx(direct, rel=1e-10)
     assert occupancy(mdp, policy) == pytest.approx(direct_shares, abs=1e-12)
 
 

@@ -60,6 +60,10 @@ def draw_seeds(axes: Axes, x: NDArray, y: NDArray, label: str, colour: str) -> N
     axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
 
 
+LARGEST_DETAIL = 50
+"""Rows or columns up to which cells are outlined and every arrow is drawn."""
+
+
 def draw_values(axes: Axes, grid: Grid, values: NDArray, largest: float | None = None) -> AxesImage:
     """A heat map of one value per state."""
     return axes.imshow(grid.picture(values), cmap="cividis", alpha=0.85, vmin=0, vmax=largest)
@@ -68,8 +72,7 @@ def draw_values(axes: Axes, grid: Grid, values: NDArray, largest: float | None =
 def draw_grid(axes: Axes, grid: Grid, *, goal_names: tuple[str, ...] = ()) -> None:
     """Walls, start and goals."""
     rows, columns = grid.walls.shape
-    for row, column in np.argwhere(grid.walls):
-        axes.fill_between([column - 0.5, column + 0.5], row - 0.5, row + 0.5, color="0.25", linewidth=0)
+    axes.imshow(np.where(grid.walls, 0.25, np.nan), cmap="gray", vmin=0, vmax=1, zorder=2)
     for row, column in grid.starts:
         axes.plot(column, row, marker="o", color=RED, markersize=7, linestyle="", zorder=4)
     for number, (row, column) in enumerate(grid.goals):
@@ -87,11 +90,18 @@ def draw_grid(axes: Axes, grid: Grid, *, goal_names: tuple[str, ...] = ()) -> No
             axes.annotate(goal_names[number], (column, row), (5, 4), textcoords="offset points", zorder=5)
     axes.set(xlim=(-0.5, columns - 0.5), ylim=(rows - 0.5, -0.5), aspect="equal", xlabel="column", ylabel="row")
     axes.locator_params(integer=True)
-    axes.set_xticks(np.arange(-0.5, columns), minor=True)
-    axes.set_yticks(np.arange(-0.5, rows), minor=True)
     axes.grid(visible=False, which="major")
-    axes.grid(visible=True, which="minor", color="0.85", linewidth=0.5)
-    axes.tick_params(which="minor", length=0)
+    if max(rows, columns) <= LARGEST_DETAIL:
+        axes.set_xticks(np.arange(-0.5, columns), minor=True)
+        axes.set_yticks(np.arange(-0.5, rows), minor=True)
+        axes.grid(visible=True, which="minor", color="0.85", linewidth=0.5)
+        axes.tick_params(which="minor", length=0)
+
+
+def with_arrows(grid: Grid) -> NDArray:
+    """The states to draw arrows in: all of a small grid's, every n-th row's and column's of a large one."""
+    stride = -(-max(grid.walls.shape) // LARGEST_DETAIL)
+    return np.flatnonzero((grid.cells % stride == stride // 2).all(axis=1))
 
 
 def grid_legend(extra: list[Line2D] | None = None) -> list[Line2D]:

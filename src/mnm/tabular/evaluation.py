@@ -20,8 +20,10 @@ from scipy.sparse.csgraph import breadth_first_order
 
 from mnm.tabular.mdp import Dynamics, Floats, TabularMDP, check_model, check_policy
 
-DIRECT_STATES = 20_000
-"""Up to here a sparse LU is quick for any sensible chain; beyond, its fill-in can exhaust the memory."""
+DIRECT_STATES = 500
+"""Up to here an LU decomposition is quick for any chain; beyond, it is for those that mix slowly, such as grids."""
+SMALL = 2000
+"""Beyond this many states the compiled sweeps of sweeping.py solve and evaluate MDPs."""
 NEWTON_STEPS = 200
 
 
@@ -42,24 +44,24 @@ def solve_linear(weights: sparse.csr_matrix, constants: Floats) -> Floats:
     """The x with x = constants + weights x, for weights >= 0 whose spectral radius is below one."""
     states = len(constants)
     system = (sparse.identity(states, format="csr") - weights).tocsc()
-    if states <= DIRECT_STATES:
-        # I - W is diagonally dominant: elimination needs no pivoting, so the pattern stays symmetric.
-        try:
-            solution: Floats = scipy.sparse.linalg.splu(system, diag_pivot_thresh=0.0).solve(constants)
-        except RuntimeError:  # SuperLU's word for a zero pivot
-            raise ConvergenceError("a linear system is singular to rounding: the rewards differ by too much") from None
-        return solution
-    solution, failure = scipy.sparse.linalg.bicgstab(system, constants, x0=constants, rtol=1e-13, maxiter=20_000)
-    residual = np.abs(constants + weights @ solution - solution).max()
-    if failure and residual > 1e-9 * max(1.0, np.abs(solution).max()):
-        raise ConvergenceError(f"the linear solver stopped at a residual of {residual:.3g} ({states} states)")
-    return solution
+    if states > DIRECT_STATES:
+        # A few iterations are enough where the chain mixes fast, which is also where LU would fill in.
+        with np.errstate(all="ignore"):  # it can break down, and is checked
+            solution, _ = scipy.sparse.linalg.bicgstab(system, constants, x0=constants, rtol=1e-14, maxiter=200)
+            residual = np.abs(constants + weights @ solution - solution).max()
+        if residual <= 1e-11 * max(1.0, float(np.abs(solution).max())):
+            return solution
+    # I - W is diagonally dominant: elimination needs no pivoting, so the pattern stays symmetric.
+    try:
+        return scipy.sparse.linalg.splu(system, diag_pivot_thresh=0.0).solve(constants)
+    except RuntimeError:  # SuperLU's word for a zero pivot
+        raise ConvergenceError("a linear system is singular to rounding: the rewards differ by too much") from None
 
 
 def evaluate(dynamics: Dynamics, rewards: Floats, policy: Floats, discount: float) -> Floats:
     """V(s) = E[ sum_t discount^t rewards(s_t, a_t) | s_0 = s ] under the dynamics and the policy, per state."""
     policy_rewards: Floats = (policy * rewards).sum(axis=1)
-    if dynamics.num_states <= DIRECT_STATES:
+    if dynamics.num_states <= SMALL:
         return solve_linear(discount * chain(dynamics, policy), policy_rewards)
     # A chain is an MDP with one action: the sweeps that solve large MDPs evaluate it.
     from mnm.tabular.sweeping import sweep_to_fixed_point

@@ -31,9 +31,9 @@ from mnm.tabular.bounds import (
     tilted,
     transition_augmented_rewards,
 )
-from mnm.tabular.evaluation import ConvergenceError
+from mnm.tabular.evaluation import SMALL, ConvergenceError
 from mnm.tabular.mdp import Dynamics, Floats, MDPError, TabularMDP, uniform_policy
-from mnm.tabular.solvers import SMALL, improved_policy, solve, solve_by_sweeps
+from mnm.tabular.solvers import improved_policy, solve, solve_by_sweeps
 
 MAX_ITERATIONS = 10_000
 

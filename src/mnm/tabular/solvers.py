@@ -17,11 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import breadth_first_order
 
-from mnm.tabular.evaluation import ConvergenceError, action_values, chain, evaluate_policy
+from mnm.tabular.evaluation import SMALL, ConvergenceError, action_values, chain, evaluate_policy
 from mnm.tabular.mdp import Floats, MDPError, TabularMDP, deterministic_policy, uniform_policy
 
-SMALL = 2000
-"""Up to this many states exact policy iteration is the quickest."""
 TIE = 1e-12
 """An action must be better than the present one by this share of the values' size, or ties would cycle."""
 
