@@ -671,3 +671,11 @@ def test_json_with_an_odd_entry_is_answered_or_refused(arrays, entry, value):
     name, place = entry
     changed = arrays | {name: replaced(arrays.get(name, LISTS[name]), place, value)}
     assert_answered_or_refused("mdp.json", json.dumps(changed).encode())
+
+
+def test_verdicts_of_other_figures_are_kept(tmp_path):
+    first, again, other = (Verdict("claim", "paper", measured, True) for measured in ("1", "2", "3"))
+    mnm.cli.write_verdicts(tmp_path / "verdicts.csv", {"a": [first], "b": [other]})
+    mnm.cli.write_verdicts(tmp_path / "verdicts.csv", {"a": [again]})
+    rows = (tmp_path / "verdicts.csv").read_text().splitlines()
+    assert rows[1:] == ["b,claim,paper,3,yes", "a,claim,paper,2,yes"]

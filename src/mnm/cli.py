@@ -115,6 +115,7 @@ def reproduce(command: Reproduce) -> int:
 
 def print_verdicts(console: Console, verdicts: dict[str, list[Verdict]]) -> None:
     """The table of claims."""
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(title="The paper's claims, measured")
@@ -124,20 +125,28 @@ def print_verdicts(console: Console, verdicts: dict[str, list[Verdict]]) -> None
         table.add_section()
         table.add_row(f"[bold]{name}")
         for row in rows:
-            table.add_row(row.claim, row.paper, row.measured, "[green]yes" if row.holds else "[red]no")
+            texts = (escape(text) for text in (row.claim, row.paper, row.measured))
+            table.add_row(*texts, "[green]yes" if row.holds else "[red]no")
     console.print(table)
 
 
 def write_verdicts(path: Path, verdicts: dict[str, list[Verdict]]) -> None:
-    """The same as CSV."""
+    """The same as CSV; what the file holds of other figures is kept."""
     import csv
 
+    head = ["figure", "claim", "paper", "measured", "holds"]
+    rows = []
+    if path.exists():
+        with path.open(newline="", encoding="utf-8", errors="replace") as file:
+            before = [row for row in csv.reader(file) if row]
+        rows = [row for row in before[1:] if before[0] == head and row[0] not in verdicts]
+    rows += [
+        [name, row.claim, row.paper, row.measured, "yes" if row.holds else "no"]
+        for name, figure_verdicts in verdicts.items()
+        for row in figure_verdicts
+    ]
     with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(("figure", "claim", "paper", "measured", "holds"))
-        for name, rows in verdicts.items():
-            for row in rows:
-                writer.writerow((name, row.claim, row.paper, row.measured, "yes" if row.holds else "no"))
+        csv.writer(file).writerows([head, *rows])
 
 
 def solve(command: Solve) -> int:

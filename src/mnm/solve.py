@@ -13,7 +13,7 @@ from mnm.tabular.bounds import LADDER, average, log_expected_return
 from mnm.tabular.evaluation import evaluate_policy
 from mnm.tabular.files import InputError, Task
 from mnm.tabular.grids import ARROWS, Grid
-from mnm.tabular.mdp import Floats, TabularMDP, deterministic_policy, first_index, suggested_offset
+from mnm.tabular.mdp import TabularMDP, deterministic_policy, first_index, suggested_offset
 from mnm.tabular.mnm import JointStep, solve_mnm, solve_tight
 from mnm.tabular.solvers import solve
 
@@ -26,7 +26,6 @@ class Report:
     """The answers of `mnm solve`."""
 
     task: Task
-    optimal_values: Floats
     optimal_actions: np.ndarray
     optimal_return: float
     mnm: JointStep | None
@@ -107,7 +106,7 @@ def solve_task(task: Task, reward_offset: float = 0.0) -> Report:
     optimal = float(mdp.start @ evaluate_policy(mdp, deterministic_policy(best.actions, mdp.num_actions)))
     why_not = _why_no_logarithm(mdp, reward_offset)
     mnm = None if why_not else solve_mnm(mdp)
-    return Report(task, best.values, best.actions, optimal, mnm, solve_tight(mdp), why_not)
+    return Report(task, best.actions, optimal, mnm, solve_tight(mdp), why_not)
 
 
 def _why_no_logarithm(mdp: TabularMDP, reward_offset: float) -> str:
