@@ -146,7 +146,7 @@ def write_verdicts(path: Path, verdicts: dict[str, list[Verdict]]) -> None:
         for row in figure_verdicts
     ]
     with path.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([head, *rows])
+        csv.writer(file, lineterminator="\n").writerows([head, *rows])
 
 
 def solve(command: Solve) -> int:

@@ -55,7 +55,7 @@ class PaperFigure:
 def write_csv(path: Path, columns: Columns) -> None:
     """Columns to a CSV file; floats keep all their digits."""
     with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
+        writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
 

@@ -1,0 +1,39 @@
+"""The classifier of real against model transitions, and what its logit says about log p/q."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+LOWEST = -10.0
+
+
+def classifier_loss(
+    real_logits: Float[Array, "*batch"], model_logits: Float[Array, "*fakes"], smoothing: float = 0.0
+) -> Float[Array, ""]:
+    """-E_real[ log C ] - E_model[ (1-smoothing) log(1-C) + smoothing log C ],  C = sigmoid(logit)  (Eq. classifier).
+
+    The labels of the negatives alone are smoothed (the paper: by 0.1). Written with softplus, so that no logit is too
+    large for it.
+    """
+    real = jax.nn.softplus(-real_logits).mean()
+    fake = (1.0 - smoothing) * jax.nn.softplus(model_logits) + smoothing * jax.nn.softplus(-model_logits)
+    return real + fake.mean()
+
+
+def log_ratio(logits: Float[Array, "*batch"], smoothing: float = 0.0) -> Float[Array, "*batch"]:
+    """log p/q = log( (1-smoothing) exp(logit) - smoothing ): what the best classifier's logit means.
+
+    Departs from the paper, which takes the logit itself for log p/q. With negatives smoothed by s the best
+    classifier is C = (p + s q) / (p + q), so that exp(logit) = (p/q + s) / (1-s): at p = q the logit is
+    log((1+s)/(1-s)), not 0. Without smoothing this is the logit. Logits below all that smoothing allows keep
+    their gradient: log p/q is then the logit plus LOWEST.
+    """
+    share = (1.0 - smoothing) - smoothing * jnp.exp(-jnp.maximum(logits, -20.0))
+    return logits + jnp.log(jnp.maximum(share, jnp.exp(LOWEST)))
+
+
+def classifier_accuracy(real_logits: Float[Array, "*batch"], model_logits: Float[Array, "*fakes"]) -> Float[Array, ""]:
+    """The share of transitions that the classifier gets right, real and model ones weighing the same."""
+    return 0.5 * ((real_logits > 0).mean() + (model_logits < 0).mean())

@@ -1,0 +1,157 @@
+"""Networks as Equinox modules that act on whole batches: MLPs and ensembles of them, policy, whitened dynamics.
+
+An ensemble is an MLP whose arrays have one more axis in front: matrix products broadcast over it, so that all members
+are one batched product.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+SMALLEST_STD = 1e-5
+LARGEST_LOG_STD = 2.0
+
+
+class MLP(eqx.Module):
+    """Dense layers with ReLU between them; with `members`, an ensemble of such networks."""
+
+    weights: tuple[Array, ...]
+    """[members?, in, out] of every layer."""
+    biases: tuple[Array, ...]
+    """[members?, 1, out] of every layer."""
+
+    def __init__(
+        self, key: PRNGKeyArray, sizes: tuple[int, ...], members: int | None = None, last_scale: float = 1.0
+    ) -> None:
+        """Layers of the given sizes, inputs and outputs included; LeCun's uniform start, the last layer scaled."""
+        leading = () if members is None else (members,)
+        layers = list(pairwise(sizes))
+        scales = [1.0] * (len(layers) - 1) + [last_scale]
+        self.weights = tuple(
+            scale * jax.random.uniform(layer_key, (*leading, *shape), minval=-1.0, maxval=1.0) * (3.0 / shape[0]) ** 0.5
+            for layer_key, shape, scale in zip(jax.random.split(key, len(layers)), layers, scales, strict=True)
+        )
+        self.biases = tuple(jnp.zeros((*leading, 1, out)) for _, out in layers)
+
+    def __call__(self, inputs: Float[Array, "... inputs"]) -> Float[Array, "... outputs"]:
+        """[batch, in] -> [batch, out]; an ensemble: [batch, in] or [members, batch, in] -> [members, batch, out]."""
+        *hidden, last = zip(self.weights, self.biases, strict=True)
+        for weight, bias in hidden:
+            inputs = jax.nn.relu(inputs @ weight + bias)
+        return inputs @ last[0] + last[1]
+
+
+class Whitening(eqx.Module):
+    """Coordinate-wise mean and standard deviation of what goes into a network, or comes out of it."""
+
+    mean: Float[Array, " dim"]
+    std: Float[Array, " dim"]
+
+    @classmethod
+    def identity(cls, dim: int) -> Whitening:
+        """No change."""
+        return cls(jnp.zeros(dim), jnp.ones(dim))
+
+    @classmethod
+    def of(cls, data: Float[Array, "rows dim"], used: Float[Array, " rows"] | None = None) -> Whitening:
+        """The statistics of the rows (those with `used` = 1); a coordinate that never varies keeps its units."""
+        weights = jnp.ones(len(data)) if used is None else used
+        weights = weights[:, None] / jnp.maximum(weights.sum(), 1.0)
+        mean = (weights * data).sum(axis=0)
+        std = jnp.sqrt((weights * (data - mean) ** 2).sum(axis=0))
+        return cls(mean, jnp.where(std > SMALLEST_STD, std, 1.0))
+
+    def whiten(self, data: Float[Array, "*batch dim"]) -> Float[Array, "*batch dim"]:
+        """(data - mean) / std."""
+        return (data - self.mean) / self.std
+
+    def restore(self, whitened: Float[Array, "*batch dim"]) -> Float[Array, "*batch dim"]:
+        """whitened * std + mean."""
+        return whitened * self.std + self.mean
+
+
+class TanhGaussianPolicy(eqx.Module):
+    """a = tanh(u), u ~ N(mean(s), std(s)): actions in (-1, 1)."""
+
+    network: MLP
+
+    def __init__(self, key: PRNGKeyArray, observation_dim: int, action_dim: int, hidden: tuple[int, ...]) -> None:
+        self.network = MLP(key, (observation_dim, *hidden, 2 * action_dim), last_scale=0.1)
+
+    def _parameters(self, observations: Float[Array, "batch obs"]) -> tuple[Array, Array]:
+        means, log_stds = jnp.split(self.network(observations), 2, axis=-1)
+        return means, jnp.clip(log_stds, -10.0, LARGEST_LOG_STD)
+
+    def mode(self, observations: Float[Array, "batch obs"]) -> Float[Array, "batch act"]:
+        """The deterministic policy: tanh(mean)."""
+        return jnp.tanh(self._parameters(observations)[0])
+
+    def sample(
+        self, observations: Float[Array, "batch obs"], key: PRNGKeyArray
+    ) -> tuple[Float[Array, "batch act"], Float[Array, " batch"]]:
+        """Actions, which the gradient goes through, and their log-probabilities.
+
+        log pi(a|s) = log N(u) - sum log(1 - tanh(u)^2), the last by 2 (log 2 - u - softplus(-2u)), which is exact
+        where tanh(u) rounds to 1.
+        """
+        means, log_stds = self._parameters(observations)
+        noise = jax.random.normal(key, means.shape)
+        before = means + jnp.exp(log_stds) * noise
+        gaussian = -0.5 * noise**2 - log_stds - 0.5 * jnp.log(2.0 * jnp.pi)
+        correction = 2.0 * (jnp.log(2.0) - before - jax.nn.softplus(-2.0 * before))
+        return jnp.tanh(before), (gaussian - correction).sum(axis=-1)
+
+
+class GaussianDynamics(eqx.Module):
+    """An ensemble of Gaussians over the whitened difference s' - s, given the whitened (s, a)."""
+
+    network: MLP
+    inputs: Whitening
+    """Of (s, a)."""
+    differences: Whitening
+    """Of s' - s."""
+
+    def __init__(
+        self, key: PRNGKeyArray, observation_dim: int, action_dim: int, hidden: tuple[int, ...], members: int
+    ) -> None:
+        self.network = MLP(key, (observation_dim + action_dim, *hidden, 2 * observation_dim), members)
+        self.inputs = Whitening.identity(observation_dim + action_dim)
+        self.differences = Whitening.identity(observation_dim)
+
+    @property
+    def members(self) -> int:
+        """How many networks there are."""
+        return self.network.weights[0].shape[0]
+
+    def distribution(
+        self, observations: Float[Array, "... batch obs"], actions: Float[Array, "... batch act"]
+    ) -> tuple[Float[Array, "members batch obs"], Float[Array, "members batch obs"]]:
+        """Mean and log std of the whitened difference, by every member."""
+        inputs = self.inputs.whiten(jnp.concatenate([observations, actions], axis=-1))
+        means, log_stds = jnp.split(self.network(inputs), 2, axis=-1)
+        return means, jnp.clip(log_stds, jnp.log(SMALLEST_STD), LARGEST_LOG_STD)
+
+    def sample(
+        self, observations: Float[Array, "batch obs"], actions: Float[Array, "batch act"], key: PRNGKeyArray
+    ) -> Float[Array, "batch obs"]:
+        """Next states, each row through ONE member: the rows are dealt out to the members in equal shares.
+
+        The batch must be a multiple of the number of members, and its rows in no order that matters.
+        """
+        dealt = (self.members, len(observations) // self.members)
+        parts = (rows.reshape(*dealt, rows.shape[-1]) for rows in (observations, actions))
+        means, log_stds = self.distribution(*parts)
+        noise = jax.random.normal(key, means.shape)
+        whitened = (means + jnp.exp(log_stds) * noise).reshape(observations.shape)
+        return observations + self.differences.restore(whitened)
+
+
+def slow_copy(target: eqx.Module, online: eqx.Module, rate: float) -> eqx.Module:
+    """(1-rate) target + rate online, array by array: an exponential moving average's step."""
+    moved: eqx.Module = jax.tree.map(lambda old, new: old + rate * (new - old), target, online)
+    return moved

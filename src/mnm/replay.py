@@ -1,0 +1,63 @@
+"""A ring buffer of transitions on the device, as a PyTree: filled and sampled inside jit."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+
+class Transitions(NamedTuple):
+    """A batch of transitions. `continues` is 0 where the episode ended, 1 where it went on or was only cut off."""
+
+    observations: Float[Array, "*batch obs"]
+    actions: Float[Array, "*batch act"]
+    rewards: Float[Array, "*batch"]
+    next_observations: Float[Array, "*batch obs"]
+    continues: Float[Array, "*batch"]
+
+
+class Replay(eqx.Module):
+    """The last `capacity` transitions; when it is full, the oldest are overwritten."""
+
+    storage: Transitions
+    position: Int[Array, ""]
+    """Where the next transition goes."""
+    size: Int[Array, ""]
+    """How many transitions are stored."""
+
+    @classmethod
+    def empty(cls, capacity: int, observation_dim: int, action_dim: int) -> Replay:
+        """Room for `capacity` transitions, in float32."""
+        zero = jnp.zeros((), jnp.int32)
+        storage = Transitions(
+            jnp.zeros((capacity, observation_dim)),
+            jnp.zeros((capacity, action_dim)),
+            jnp.zeros(capacity),
+            jnp.zeros((capacity, observation_dim)),
+            jnp.zeros(capacity),
+        )
+        return cls(storage, zero, zero)
+
+    @property
+    def capacity(self) -> int:
+        """How many transitions fit."""
+        return self.storage.rewards.shape[0]
+
+    def add(self, transitions: Transitions) -> Replay:
+        """The buffer with a batch of transitions behind the others. A batch must not exceed the capacity."""
+        count = transitions.rewards.shape[0]
+        if count > self.capacity:
+            raise ValueError(f"{count} transitions do not fit into a replay of {self.capacity}")
+        places = (self.position + jnp.arange(count)) % self.capacity
+        storage = jax.tree.map(lambda stored, new: stored.at[places].set(new), self.storage, transitions)
+        position = (self.position + count) % self.capacity
+        return Replay(storage, position, jnp.minimum(self.size + count, self.capacity))
+
+    def sample(self, key: PRNGKeyArray, count: int) -> Transitions:
+        """`count` transitions, each drawn uniformly from those stored, with replacement."""
+        places = jax.random.randint(key, (count,), 0, jnp.maximum(self.size, 1))
+        return jax.tree.map(lambda stored: stored[places], self.storage)

@@ -1,0 +1,37 @@
+"""Soft actor-critic's losses: by hand, and gradients that stop."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from mnm.losses.actor_critic import actor_loss, critic_loss, soft_values, temperature_loss
+
+Q_VALUES = jnp.array([[1.0, 5.0], [2.0, 4.0]])
+LOG_PROBS = jnp.array([-1.0, -3.0])
+
+
+def test_critic_loss_by_hand():
+    assert critic_loss(Q_VALUES, jnp.array([0.0, 4.0])) == pytest.approx((1 + 1) / 2 + (4 + 0) / 2)
+    assert not np.asarray(jax.grad(critic_loss, argnums=1)(Q_VALUES, jnp.array([0.0, 4.0]))).any()
+
+
+def test_soft_values_take_the_lesser_critic():
+    np.testing.assert_allclose(soft_values(Q_VALUES, LOG_PROBS, jnp.array(0.5)), [1 + 0.5, 4 + 1.5])
+
+
+def test_actor_loss_by_hand():
+    assert actor_loss(Q_VALUES, LOG_PROBS, jnp.array(0.5)) == pytest.approx(-(1.5 + 5.5) / 2)
+    gradients = jax.grad(actor_loss, argnums=(0, 1, 2))(Q_VALUES, LOG_PROBS, jnp.array(0.5))
+    np.testing.assert_allclose(gradients[0], [[-0.5, 0.0], [0.0, -0.5]])
+    np.testing.assert_allclose(gradients[1], [0.25, 0.25])
+    assert float(gradients[2]) == 0.0
+
+
+def test_temperature_rises_while_the_entropy_is_too_low():
+    # Mean log-probability -2: entropy 2. With a target of 3 the loss falls when the temperature rises.
+    loss, gradient = jax.value_and_grad(temperature_loss)(jnp.array(0.3), LOG_PROBS, 3.0)
+    assert loss == pytest.approx(-0.3 * 1.0, abs=1e-6)
+    assert float(gradient) == pytest.approx(-1.0)
+    assert float(jax.grad(temperature_loss)(jnp.array(0.3), LOG_PROBS, 1.0)) == pytest.approx(1.0)
+    assert not np.asarray(jax.grad(temperature_loss, argnums=1)(jnp.array(0.3), LOG_PROBS, 3.0)).any()

@@ -1,0 +1,113 @@
+"""The classifier's loss and its reading: by hand, at extremes, and trained against known densities."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jaxtyping import TypeCheckError
+
+from mnm.losses.classifier import classifier_accuracy, classifier_loss, log_ratio
+from mnm.networks import MLP
+from mnm.tabular import random_mdp, random_model
+
+
+def test_by_hand():
+    # Logits log 3 (C = 3/4) and 0 (C = 1/2).
+    real, model = jnp.array([jnp.log(3.0)]), jnp.array([0.0])
+    assert classifier_loss(real, model) == pytest.approx(-np.log(0.75) - np.log(0.5), abs=1e-6)
+    smoothed = -np.log(0.75) - 0.9 * np.log(0.5) - 0.1 * np.log(0.5)
+    assert classifier_loss(real, model, 0.1) == pytest.approx(smoothed, abs=1e-6)
+
+
+def test_only_the_negatives_are_smoothed():
+    real, model = jnp.array([2.0]), jnp.array([-2.0])
+    plain, smoothed = classifier_loss(real, model), classifier_loss(real, model, 0.1)
+    # 0.1 of the negative's loss moves from softplus(-2) to softplus(2): a difference of 2.
+    assert smoothed - plain == pytest.approx(0.2, abs=1e-6)
+
+
+def test_extreme_logits_are_finite_with_finite_gradients():
+    for logits in ([1e4, -1e4], [-1e4, 1e4]):
+        loss, gradient = jax.value_and_grad(lambda x: classifier_loss(x[:1], x[1:], 0.1))(jnp.array(logits))
+        assert np.isfinite(loss)
+        assert np.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize("ratio", [0.05, 1.0, 20.0])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_best_logit_reads_as_the_log_ratio(ratio, smoothing):
+    best = (ratio + smoothing) / (1 - smoothing)
+    assert log_ratio(jnp.log(jnp.array(best)), smoothing) == pytest.approx(np.log(ratio), abs=1e-5)
+
+
+def test_without_smoothing_the_logit_is_the_ratio():
+    logits = jnp.array([-30.0, -1.0, 0.0, 50.0])
+    np.testing.assert_allclose(log_ratio(logits), logits, atol=1e-6)
+
+
+def test_ratio_at_extreme_logits_keeps_a_finite_gradient():
+    values, gradients = jax.vmap(jax.value_and_grad(lambda x: log_ratio(x, 0.1)))(jnp.array([-1e4, -3.0, 0.0, 1e4]))
+    assert np.isfinite(values).all()
+    assert np.isfinite(gradients).all()
+    assert (gradients >= 1.0).all()
+
+
+def test_accuracy():
+    assert classifier_accuracy(jnp.array([1.0, -1.0]), jnp.array([-1.0, -2.0, 3.0, -4.0])) == pytest.approx(0.625)
+
+
+def test_shapes_are_checked():
+    with pytest.raises(TypeCheckError):
+        log_ratio(jnp.array([1, 2]))
+
+
+def train(loss, parameters, steps, rate=3e-3):
+    optimiser = optax.adam(optax.cosine_decay_schedule(rate, steps))
+
+    def step(carry, key):
+        parameters, state = carry
+        updates, state = optimiser.update(jax.grad(loss)(parameters, key), state)
+        return (optax.apply_updates(parameters, updates), state), None
+
+    keys = jax.random.split(jax.random.key(0), steps)
+    (parameters, _), _ = jax.jit(lambda carry: jax.lax.scan(step, carry, keys))(
+        (parameters, optimiser.init(parameters))
+    )
+    return parameters
+
+
+def test_on_a_finite_mdp_the_trained_logit_approaches_log_p_over_q():
+    mdp = random_mdp(4, 2, seed=0)
+    model = random_model(mdp, seed=1)
+    real, fake = (jnp.asarray(dynamics.to_dense().reshape(8, 4), jnp.float32) for dynamics in (mdp.dynamics, model))
+    one_hot = jnp.eye(4)
+
+    def loss(network, key):
+        pair_key, real_key, fake_key = jax.random.split(key, 3)
+        pairs = jax.random.randint(pair_key, (256,), 0, 8)
+
+        def logits(probs, key):
+            next_states = jax.random.categorical(key, jnp.log(probs[pairs]))
+            return network(jnp.concatenate([jnp.eye(8)[pairs], one_hot[next_states]], axis=-1))[:, 0]
+
+        return classifier_loss(logits(real, real_key), logits(fake, fake_key), smoothing=0.1)
+
+    network = train(loss, MLP(jax.random.key(1), (12, 64, 64, 1)), 3000)
+    inputs = jnp.concatenate([jnp.repeat(jnp.eye(8), 4, axis=0), jnp.tile(one_hot, (8, 1))], axis=-1)
+    estimates = np.asarray(log_ratio(network(inputs)[:, 0], 0.1)).reshape(8, 4)
+    errors = np.abs(estimates - np.log(real / fake))
+    assert (np.asarray(real) * errors).sum(axis=-1).mean() < 0.15
+
+
+def test_on_a_gaussian_pair_the_trained_logit_approaches_log_p_over_q():
+    # p = N(0, 1), q = N(0.5, 1): log p/q = 1/8 - x/2.
+    def loss(network, key):
+        real_key, fake_key = jax.random.split(key)
+        real, fake = jax.random.normal(real_key, (256, 1)), 0.5 + jax.random.normal(fake_key, (256, 1))
+        return classifier_loss(network(real)[:, 0], network(fake)[:, 0])
+
+    network = train(loss, MLP(jax.random.key(2), (1, 32, 32, 1)), 2000)
+    points = jax.random.normal(jax.random.key(3), (1000, 1))
+    errors = np.abs(network(points)[:, 0] - (0.125 - 0.5 * points[:, 0]))
+    assert errors.mean() < 0.15

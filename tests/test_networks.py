@@ -1,0 +1,94 @@
+"""Networks: shapes, ensembles equal their members, densities that integrate to one, whitening."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from mnm.networks import MLP, GaussianDynamics, TanhGaussianPolicy, Whitening, slow_copy
+
+KEY = jax.random.key(0)
+
+
+def test_mlp_is_matrices_and_relu():
+    network = MLP(KEY, (3, 5, 2))
+    inputs = jax.random.normal(KEY, (7, 3))
+    hidden = np.maximum(inputs @ network.weights[0] + network.biases[0], 0)
+    np.testing.assert_allclose(network(inputs), hidden @ network.weights[1] + network.biases[1], atol=1e-6)
+
+
+def test_an_ensemble_is_its_members():
+    ensemble = MLP(KEY, (3, 5, 2), members=4)
+    inputs = jax.random.normal(KEY, (7, 3))
+    together = ensemble(inputs)
+    assert together.shape == (4, 7, 2)
+    for member in range(4):
+        alone = jax.tree.map(lambda array, member=member: array[member], ensemble)
+        np.testing.assert_allclose(alone(inputs), together[member], atol=1e-6)
+    assert np.abs(together[0] - together[1]).max() > 1e-3
+
+
+def test_policy_density_integrates_to_one():
+    policy = TanhGaussianPolicy(KEY, 2, 1, (8,))
+    observations = jnp.tile(jnp.array([[0.3, -1.0]]), (20_000, 1))
+    actions, log_probs = policy.sample(observations, jax.random.key(1))
+    assert np.abs(actions).max() < 1
+    # E_{a ~ pi}[ 1 / pi(a) ] over an interval is its length.
+    inside = np.abs(actions[:, 0]) < 0.5
+    assert (inside * np.exp(-log_probs)).mean() == pytest.approx(1.0, rel=0.05)
+
+
+def test_policy_at_the_edge_of_its_range_is_finite():
+    policy = TanhGaussianPolicy(KEY, 2, 3, (8,))
+    far = jax.tree.map(lambda array: 1e3 * array, policy)
+
+    def loss(policy):
+        actions, log_probs = policy.sample(jnp.ones((16, 2)), KEY)
+        return actions.sum() + log_probs.sum()
+
+    value, gradients = jax.value_and_grad(loss)(far)
+    assert np.isfinite(value)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradients))
+
+
+def test_the_mode_is_the_deterministic_action():
+    policy = TanhGaussianPolicy(KEY, 2, 1, (8,))
+    observations = jnp.ones((1, 2))
+    actions, _ = policy.sample(jnp.tile(observations, (5001, 1)), KEY)
+    assert float(jnp.median(actions)) == pytest.approx(float(policy.mode(observations)[0, 0]), abs=0.05)
+
+
+def test_whitening_goes_there_and_back():
+    data = jax.random.normal(KEY, (100, 3)) * jnp.array([1.0, 10.0, 0.1]) + jnp.array([5.0, 0.0, -3.0])
+    whitening = Whitening.of(data)
+    np.testing.assert_allclose(whitening.whiten(data).mean(axis=0), 0, atol=1e-4)
+    np.testing.assert_allclose(whitening.whiten(data).std(axis=0), 1, atol=1e-4)
+    np.testing.assert_allclose(whitening.restore(whitening.whiten(data)), data, atol=1e-4)
+
+
+def test_whitening_of_part_of_the_rows_and_of_a_constant():
+    data = jnp.array([[1.0, 7.0], [3.0, 7.0], [100.0, 100.0]])
+    whitening = Whitening.of(data, used=jnp.array([1.0, 1.0, 0.0]))
+    np.testing.assert_allclose(whitening.mean, [2.0, 7.0])
+    np.testing.assert_allclose(whitening.std, [1.0, 1.0])
+
+
+def test_every_row_goes_through_one_member():
+    model = GaussianDynamics(KEY, 3, 2, (16,), members=5)
+    # Without noise, the first fifth of the rows is member 0's mean, and so on.
+    last = model.network.biases[-1].at[..., 3:].set(-100.0)
+    model = eqx.tree_at(lambda m: m.network.biases, model, (*model.network.biases[:-1], last))
+    model = eqx.tree_at(lambda m: m.differences, model, Whitening(jnp.full(3, 0.1), jnp.full(3, 0.3)))
+    observations, actions = jax.random.normal(KEY, (20, 3)), jax.random.normal(KEY, (20, 2))
+    means, log_stds = model.distribution(observations, actions)
+    assert float(log_stds.max()) == pytest.approx(np.log(1e-5))
+    expected = np.concatenate([means[member, 4 * member : 4 * member + 4] for member in range(5)])
+    sampled = model.sample(observations, actions, KEY)
+    np.testing.assert_allclose(sampled, observations + 0.1 + 0.3 * expected, atol=1e-4)
+
+
+def test_slow_copy():
+    online, target = MLP(KEY, (2, 2)), MLP(jax.random.key(1), (2, 2))
+    moved = slow_copy(target, online, 0.25)
+    np.testing.assert_allclose(moved.weights[0], 0.75 * target.weights[0] + 0.25 * online.weights[0], atol=1e-6)
