@@ -5,7 +5,10 @@ import pytest
 
 from mnm.figures import FIGURES, load
 from mnm.figures.base import by_seed, read_csv, stacked, where, write_csv
+from mnm.figures.dynamics_transfer import DYNAMICS
 from mnm.tabular.grids import open_grid
+from mnm.tabular.learned import LEARNERS
+from mnm.tabular.q_learning import METHODS
 
 EXACT = ["optimistic_dynamics", "aliased_model", "three_states", "comparing_objectives", "goal_reaching"]
 
@@ -49,22 +52,58 @@ def test_a_verdict_follows_the_data():
     assert not figure.judge(columns | {"value": broken})[0].holds
 
 
+def learning_columns(by, finals, x, **more):
+    """Synthetic curves: every method's seeds go from 0.01 to its final return."""
+    return stacked(
+        *(
+            {by: name, "seed": seed, x: np.array([0, 20]), "return": np.array([0.01, final]), "optimal": 1.4, **more}
+            for name, final in finals.items()
+            for seed in range(5)
+        )
+    )
+
+
 def test_learning_verdicts_follow_the_data():
     figure = load("stochastic_gridworld")
-    tables = [
-        {
-            "method": method,
-            "seed": seed,
-            "iteration": np.array([0, 20]),
-            "return": np.array([0.01, final]),
-            "optimal": 1.4,
-        }
-        for method, final in (("MnM", 1.3), ("Q-learning", 0.01), ("VMBPO", 1.35))
-        for seed in range(5)
-    ]
-    against_q_learning, against_vmbpo = figure.judge(stacked(*tables))
+    finals = {"MnM": 1.3, "Q-learning": 0.01, "VMBPO": 1.35}
+    against_q_learning, against_vmbpo = figure.judge(learning_columns("method", finals, "iteration"))
     assert against_q_learning.holds
     assert not against_vmbpo.holds
+
+
+@pytest.mark.parametrize(
+    ("name", "columns"),
+    [
+        (
+            "stochastic_gridworld",
+            learning_columns("method", dict.fromkeys(("MnM", "Q-learning", "VMBPO"), 1.0), "iteration"),
+        ),
+        ("gridworld_ablation", learning_columns("method", dict.fromkeys(METHODS, 1.0), "iteration")),
+        (
+            "honest_curves",
+            learning_columns("learner", dict.fromkeys(LEARNERS, 1.0), "real_steps", classifier_error=0.1),
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_learning_figures_are_drawn_and_judged_from_their_columns(name, columns, tmp_path):
+    figure = load(name)
+    figure.draw(columns).savefig(tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
+    assert all(verdict.measured for verdict in figure.judge(columns))
+
+
+def test_the_transfer_figure_is_drawn_and_judged_from_its_columns(tmp_path):
+    figure = load("dynamics_transfer")
+    columns = stacked(
+        *(
+            learning_columns("dynamics", {DYNAMICS[0]: 0.01, DYNAMICS[1]: 1.3}, "iteration", task=task)
+            for task in ("A", "B", "C")
+        )
+    )
+    figure.draw(columns).savefig(tmp_path / "figure.png")
+    a, b, faster, only = figure.judge(columns)
+    assert [a.holds, b.holds, faster.holds, only.holds] == [False, False, True, True]
 
 
 def test_csv_keeps_every_digit_and_text(tmp_path):

@@ -14,9 +14,10 @@ from typing import Any
 import matplotlib as mpl
 import matplotlib.figure
 import numpy as np
+from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from mnm.figures.style import STYLE
+from mnm.figures.style import BLACK, COLOURS, STYLE, draw_seeds
 
 Columns = dict[str, NDArray]
 """A table in long format: columns of one length by name."""
@@ -88,6 +89,15 @@ def where(columns: Columns, **values: Any) -> Columns:
     """The rows in which each named column has the given value."""
     keep = np.logical_and.reduce([columns[name] == value for name, value in values.items()])
     return {name: column[keep] for name, column in columns.items()}
+
+
+def draw_learning(axes: Axes, columns: Columns, by: str, x: str) -> None:
+    """Learning curves: the median and quartiles over seeds of every method, and the optimal return."""
+    for name in dict.fromkeys(columns[by].tolist()):
+        draw_seeds(axes, *by_seed(where(columns, **{by: name}), x, "return"), name, COLOURS[name])
+    axes.axhline(columns["optimal"][0], color=BLACK, linestyle=":", linewidth=1, label="optimal")
+    axes.set_ylabel("return of the greedy policy")
+    axes.legend()
 
 
 def by_seed(columns: Columns, x: str, y: str) -> tuple[NDArray, NDArray]:

@@ -10,9 +10,8 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from mnm.figures.base import Columns, PaperFigure, Verdict, by_seed, where
+from mnm.figures.base import Columns, PaperFigure, Verdict, draw_learning
 from mnm.figures.gridworld_curves import SEEDS, final_returns, p_value, selected, solved_at, spread, training_returns
-from mnm.figures.style import BLACK, COLOURS, draw_seeds
 
 CONTROL = "Q-learning, log reward"
 METHODS = ("MnM", "MnM, no logarithm", "MnM, no classifier", CONTROL, "Q-learning")
@@ -27,16 +26,9 @@ def draw(columns: Columns) -> Figure:
     """One panel of curves."""
     figure = Figure(figsize=(5.4, 3.2), layout="constrained")
     axes = figure.subplots()
-    for method in METHODS:
-        points = by_seed(where(columns, method=method), "iteration", "return")
-        draw_seeds(axes, *points, method, COLOURS[method])
-    axes.axhline(columns["optimal"][0], color=BLACK, linestyle=":", linewidth=1, label="optimal")
-    axes.set(
-        xlabel="iteration (one 200-step episode and one batch pass each)",
-        ylabel="return of the greedy policy",
-    )
+    draw_learning(axes, columns, "method", "iteration")
+    axes.set_xlabel("iteration (one 200-step episode and one batch pass each)")
     axes.set_title(f"Ablation (median and quartiles, {len(SEEDS)} seeds)")
-    axes.legend()
     return figure
 
 

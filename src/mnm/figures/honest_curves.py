@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from mnm.figures.base import Columns, PaperFigure, Verdict, by_seed, stacked, where
+from mnm.figures.base import Columns, PaperFigure, Verdict, by_seed, draw_learning, stacked, where
 from mnm.figures.gridworld_curves import p_value, spread
-from mnm.figures.style import BLACK, COLOURS, draw_seeds
 from mnm.tabular.learned import LEARNERS, learn_honestly
 from mnm.tabular.paper_tasks import stochastic_gridworld
 from mnm.tabular.solvers import optimal_return
@@ -51,13 +50,9 @@ def draw(columns: Columns) -> Figure:
     """One panel of curves."""
     figure = Figure(figsize=(5.4, 3.2), layout="constrained")
     axes = figure.subplots()
-    for learner in LEARNERS:
-        points = by_seed(where(columns, learner=learner), "real_steps", "return")
-        draw_seeds(axes, *points, learner, COLOURS[learner])
-    axes.axhline(columns["optimal"][0], color=BLACK, linestyle=":", linewidth=1, label="optimal")
-    axes.set(xlabel="real environment steps", ylabel="return of the greedy policy")
+    draw_learning(axes, columns, "learner", "real_steps")
+    axes.set_xlabel("real environment steps")
     axes.set_title(f"Learned from real transitions (median and quartiles, {len(SEEDS)} seeds)")
-    axes.legend()
     return figure
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from matplotlib.figure import Figure
 
-from mnm.figures.base import Columns, PaperFigure, Verdict, by_seed, where
+from mnm.figures.base import Columns, PaperFigure, Verdict, draw_learning
 from mnm.figures.gridworld_curves import SEEDS, final_returns, p_value, selected, spread
-from mnm.figures.style import BLACK, COLOURS, draw_grid, draw_seeds, grid_legend
+from mnm.figures.style import draw_grid, grid_legend
 from mnm.tabular.paper_tasks import stochastic_gridworld
 
 METHODS = ("MnM", "Q-learning", "VMBPO")
@@ -21,15 +21,9 @@ def draw(columns: Columns) -> Figure:
     """Curves on the left, the map on the right."""
     figure = Figure(figsize=(7.2, 3.0), layout="constrained")
     curves, map_axes = figure.subplots(1, 2, width_ratios=(1.6, 1))
-    for method in METHODS:
-        draw_seeds(curves, *by_seed(where(columns, method=method), "iteration", "return"), method, COLOURS[method])
-    curves.axhline(columns["optimal"][0], color=BLACK, linestyle=":", linewidth=1, label="optimal")
-    curves.set(
-        xlabel="iteration (one 200-step episode and one batch pass each)",
-        ylabel="return of the greedy policy",
-    )
+    draw_learning(curves, columns, "method", "iteration")
+    curves.set_xlabel("iteration (one 200-step episode and one batch pass each)")
     curves.set_title(f"Stochastic gridworld (median and quartiles, {len(SEEDS)} seeds)")
-    curves.legend()
     draw_grid(map_axes, stochastic_gridworld())
     map_axes.legend(handles=grid_legend(), loc="lower left", fontsize=7)
     return figure
