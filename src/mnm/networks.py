@@ -7,6 +7,7 @@ are one batched product.
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import TypeVar
 
 import equinox as eqx
 import jax
@@ -151,7 +152,10 @@ class GaussianDynamics(eqx.Module):
         return observations + self.differences.restore(whitened)
 
 
-def slow_copy(target: eqx.Module, online: eqx.Module, rate: float) -> eqx.Module:
+Network = TypeVar("Network", bound=eqx.Module)
+
+
+def slow_copy(target: Network, online: Network, rate: float) -> Network:
     """(1-rate) target + rate online, array by array: an exponential moving average's step."""
-    moved: eqx.Module = jax.tree.map(lambda old, new: old + rate * (new - old), target, online)
+    moved: Network = jax.tree.map(lambda old, new: old + rate * (new - old), target, online)
     return moved

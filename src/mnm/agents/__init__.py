@@ -1,0 +1,1 @@
+"""One file per algorithm: a frozen state, a pure `update`, and the settings beside it."""

@@ -1,0 +1,168 @@
+"""Soft actor-critic: two critics and their slow copies, a tanh-Gaussian policy, a learned temperature.
+
+The paper's baseline, and the part that every model-based agent trains on its own transitions and targets:
+`next_values`, then `update_actor_critic`. Agents know nothing of environments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from mnm.losses.actor_critic import actor_loss, critic_loss, soft_values, temperature_loss
+from mnm.losses.reward import td_target
+from mnm.networks import MLP, TanhGaussianPolicy, slow_copy
+from mnm.replay import Replay
+
+Metrics = dict[str, Float[Array, ""]]
+
+
+@dataclass(frozen=True)
+class SACConfig:
+    """The paper used TF-Agents' defaults, which are these."""
+
+    hidden: tuple[int, ...] = (256, 256)
+    """Hidden layers of the policy and of each critic."""
+    learning_rate: float = 3e-4
+    target_rate: float = 0.005
+    """How fast the slow copies of the critics follow."""
+    batch_size: int = 256
+    discount: float = 0.99
+    initial_temperature: float = 1.0
+
+
+PRESETS = {
+    "paper": SACConfig(),
+    "cpu": SACConfig(hidden=(128, 128)),
+    "quick": SACConfig(hidden=(64, 64), batch_size=128),
+}
+
+
+class ActorCritic(eqx.Module):
+    """Policy, critics, temperature, and one optimiser's state for each."""
+
+    policy: TanhGaussianPolicy
+    critics: MLP
+    """An ensemble of two."""
+    target_critics: MLP
+    log_temperature: Float[Array, ""]
+    policy_optimiser: optax.OptState
+    critics_optimiser: optax.OptState
+    temperature_optimiser: optax.OptState
+
+    @property
+    def temperature(self) -> Float[Array, ""]:
+        """The weight of the entropy."""
+        return jnp.exp(self.log_temperature)
+
+
+class SACState(eqx.Module):
+    """All of the agent."""
+
+    actor_critic: ActorCritic
+    key: PRNGKeyArray
+
+
+def init(config: SACConfig, observation_dim: int, action_dim: int, key: PRNGKeyArray) -> SACState:
+    """A new agent."""
+    key, actor_critic_key = jax.random.split(key)
+    return SACState(init_actor_critic(config, observation_dim, action_dim, actor_critic_key), key)
+
+
+def init_actor_critic(config: SACConfig, observation_dim: int, action_dim: int, key: PRNGKeyArray) -> ActorCritic:
+    """New networks; the slow copies start equal to the critics."""
+    policy_key, critics_key = jax.random.split(key)
+    policy = TanhGaussianPolicy(policy_key, observation_dim, action_dim, config.hidden)
+    critics = MLP(critics_key, (observation_dim + action_dim, *config.hidden, 1), members=2)
+    log_temperature = jnp.log(jnp.asarray(config.initial_temperature))
+    optimiser = optax.adam(config.learning_rate)
+    states = (optimiser.init(parameters) for parameters in (policy, critics, log_temperature))
+    # A copy of the arrays: buffers that are donated must not be shared.
+    return ActorCritic(policy, critics, jax.tree.map(jnp.copy, critics), log_temperature, *states)
+
+
+def q_values(critics: MLP, observations: Float[Array, "batch obs"], actions: Float[Array, "batch act"]) -> Array:
+    """Q(s, a) of every critic, [critics, batch]."""
+    return critics(jnp.concatenate([observations, actions], axis=-1))[..., 0]
+
+
+def next_values(
+    actor_critic: ActorCritic, next_observations: Float[Array, "batch obs"], key: PRNGKeyArray
+) -> Float[Array, " batch"]:
+    """V(s') by the lesser slow critic at one action of the policy, entropy included."""
+    actions, log_probs = actor_critic.policy.sample(next_observations, key)
+    targets = q_values(actor_critic.target_critics, next_observations, actions)
+    return soft_values(targets, log_probs, actor_critic.temperature)
+
+
+def update_actor_critic(
+    config: SACConfig,
+    actor_critic: ActorCritic,
+    observations: Float[Array, "batch obs"],
+    actions: Float[Array, "batch act"],
+    targets: Float[Array, " batch"],
+    key: PRNGKeyArray,
+) -> tuple[ActorCritic, Metrics]:
+    """One step of the critics towards the targets; then, with the new critics, of the policy and the temperature."""
+    optimiser = optax.adam(config.learning_rate)
+
+    def critics_objective(critics: MLP) -> tuple[Array, Array]:
+        predicted = q_values(critics, observations, actions)
+        return critic_loss(predicted, targets), predicted.mean()
+
+    (critics_value, mean_q), gradient = jax.value_and_grad(critics_objective, has_aux=True)(actor_critic.critics)
+    updates, critics_state = optimiser.update(gradient, actor_critic.critics_optimiser)
+    critics = optax.apply_updates(actor_critic.critics, updates)
+
+    def policy_objective(policy: TanhGaussianPolicy) -> tuple[Array, Array]:
+        sampled, log_probs = policy.sample(observations, key)
+        return actor_loss(q_values(critics, observations, sampled), log_probs, actor_critic.temperature), log_probs
+
+    (policy_value, log_probs), gradient = jax.value_and_grad(policy_objective, has_aux=True)(actor_critic.policy)
+    updates, policy_state = optimiser.update(gradient, actor_critic.policy_optimiser)
+    policy = optax.apply_updates(actor_critic.policy, updates)
+
+    target_entropy = -actions.shape[-1] / 2
+    gradient = jax.grad(temperature_loss)(actor_critic.log_temperature, log_probs, target_entropy)
+    updates, temperature_state = optimiser.update(gradient, actor_critic.temperature_optimiser)
+    log_temperature = optax.apply_updates(actor_critic.log_temperature, updates)
+
+    target_critics = slow_copy(actor_critic.target_critics, critics, config.target_rate)
+    states = (policy_state, critics_state, temperature_state)
+    metrics = {
+        "critic_loss": critics_value,
+        "actor_loss": policy_value,
+        "q_value": mean_q,
+        "entropy": -log_probs.mean(),
+        "temperature": actor_critic.temperature,
+    }
+    return ActorCritic(policy, critics, target_critics, log_temperature, *states), metrics
+
+
+def update(config: SACConfig, state: SACState, replay: Replay) -> tuple[SACState, Metrics]:
+    """One update from a batch of real transitions."""
+    key, batch_key, value_key, policy_key = jax.random.split(state.key, 4)
+    batch = replay.sample(batch_key, config.batch_size)
+    values = next_values(state.actor_critic, batch.next_observations, value_key)
+    targets = td_target(batch.rewards, batch.continues, values, config.discount)
+    actor_critic, metrics = update_actor_critic(
+        config, state.actor_critic, batch.observations, batch.actions, targets, policy_key
+    )
+    return SACState(actor_critic, key), metrics
+
+
+@partial(jax.jit, static_argnums=(0, 3), donate_argnums=1)
+def update_many(config: SACConfig, state: SACState, replay: Replay, count: int) -> tuple[SACState, Metrics]:
+    """`count` updates in one program, sampling inside; the metrics are averages."""
+
+    def step(state: SACState, _: None) -> tuple[SACState, Metrics]:
+        return update(config, state, replay)
+
+    state, metrics = jax.lax.scan(step, state, None, length=count)
+    return state, jax.tree.map(jnp.mean, metrics)
