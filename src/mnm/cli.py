@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -165,7 +166,8 @@ def solve(command: Solve) -> int:
     try:
         with progress.status(Text(f"solving {command.file} ...")):
             report = solve_task(read_task(command.file, command.discount), command.reward_offset)
-            answer = report.as_json()
+            answer = report.as_json() if command.json else None
+            _ = report.ladders  # what can fail to converge is computed here, for either output
         if command.png is not None:
             draw_report(report, command.png)
     except (InputError, MDPError) as error:
@@ -173,7 +175,7 @@ def solve(command: Solve) -> int:
     except ConvergenceError as error:
         print(f"mnm: {command.file}: {error}", file=sys.stderr)
         return 1
-    if command.json:
+    if answer is not None:
         print(json.dumps(answer, allow_nan=False))
     else:
         print_report(Console(width=None if sys.stdout.isatty() else 140), report)
@@ -206,11 +208,11 @@ def print_report(console: Console, report: Report) -> None:
         print(f"note: {report.why_not}")
 
 
-def nearest(name: str, known: object) -> str:
+def nearest(name: str, known: Iterable[str]) -> str:
     """', did you mean X?' or nothing."""
     from difflib import get_close_matches
 
-    matches = get_close_matches(name, list(known), n=1)  # type: ignore[call-overload]
+    matches = get_close_matches(name, list(known), n=1)
     return f" (did you mean {matches[0]}?)" if matches else ""
 
 

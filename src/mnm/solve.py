@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from mnm.tabular.bounds import LADDER, average, log_expected_return
+from mnm.tabular.bounds import LADDER, average, ladder
 from mnm.tabular.evaluation import evaluate_policy
 from mnm.tabular.files import InputError, Task
 from mnm.tabular.grids import ARROWS, Grid
-from mnm.tabular.mdp import TabularMDP, deterministic_policy, first_index, suggested_offset
+from mnm.tabular.mdp import TabularMDP, first_index, suggested_offset
 from mnm.tabular.mnm import JointStep, solve_mnm, solve_tight
-from mnm.tabular.solvers import solve
 
 LARGEST_PRINTED_POLICY = 40
 LARGEST_DRAWN_MDP = 200
@@ -26,12 +25,10 @@ class Report:
     """The answers of `mnm solve`."""
 
     task: Task
-    optimal_actions: np.ndarray
-    optimal_return: float
     mnm: JointStep | None
     """The optimum of the sharper bound (q ~ p exp V); None if rewards of 0 forbid its logarithm."""
     tight: JointStep
-    """The optimum of the tight bound (q ~ p V)."""
+    """The optimum of the tight bound (q ~ p V): its policy is the optimal one."""
     why_not: str
     """Why `mnm` is None; empty otherwise."""
 
@@ -39,6 +36,11 @@ class Report:
     def best(self) -> JointStep:
         """MnM's answer: of the sharper bound where it exists, of the tight one otherwise."""
         return self.mnm or self.tight
+
+    @cached_property
+    def optimal_return(self) -> float:
+        """The best policy's return from the start."""
+        return self.return_of(self.tight)
 
     def return_of(self, step: JointStep) -> float:
         """A step's policy's real return."""
@@ -52,9 +54,8 @@ class Report:
         for name, step in (("mnm", self.mnm), ("tight", self.tight)):
             if step is None:
                 continue
-            rungs = LADDER if self.mnm else {"averaged outside": LADDER["averaged outside"]}
-            bounds = {rung: bound(mdp, step.policy, step.model) for rung, bound in rungs.items()}
-            ladders[name] = bounds | {"log expected return": log_expected_return(mdp, step.policy)}
+            rungs = tuple(LADDER) if self.mnm else ("averaged outside",)
+            ladders[name] = ladder(mdp, step.policy, step.model, rungs)
         return ladders
 
     def as_json(self) -> dict[str, Any]:
@@ -67,7 +68,7 @@ class Report:
             "num_actions": mdp.num_actions,
             "discount": mdp.discount,
             "optimal_return": self.optimal_return,
-            "optimal_actions": self.optimal_actions.tolist(),
+            "optimal_actions": self.tight.policy.argmax(axis=1).tolist(),
             "agents": {
                 name: step
                 and {
@@ -102,11 +103,9 @@ def solve_task(task: Task, reward_offset: float = 0.0) -> Report:
             f"takes the logarithm of the return; add an explicit offset to every reward, for instance "
             f"--reward-offset {reward_offset + suggested_offset(rewards):.12g}"
         )
-    best = solve(mdp)
-    optimal = float(mdp.start @ evaluate_policy(mdp, deterministic_policy(best.actions, mdp.num_actions)))
     why_not = _why_no_logarithm(mdp, reward_offset)
     mnm = None if why_not else solve_mnm(mdp)
-    return Report(task, best.actions, optimal, mnm, solve_tight(mdp), why_not)
+    return Report(task, mnm, solve_tight(mdp), why_not)
 
 
 def _why_no_logarithm(mdp: TabularMDP, reward_offset: float) -> str:
@@ -162,36 +161,22 @@ def draw_report(report: Report, path: Path) -> None:
 
 
 def _draw_on_grid(figure: Any, report: Report, grid: Grid) -> None:
-    from matplotlib.lines import Line2D
-
-    from mnm.figures.style import BLUE, LARGEST_DETAIL, draw_grid, draw_values, grid_legend, with_arrows
+    from mnm.figures.style import BLUE, draw_arrows, draw_grid, draw_values, grid_legend
     from mnm.tabular.grids import MOVES
 
-    mdp, step = report.task.mdp, report.best
+    step = report.best
     policy_axes, model_axes = figure.subplots(1, 2)
-    values = evaluate_policy(mdp, step.policy)
     draw_grid(policy_axes, grid)
-    image = draw_values(policy_axes, grid, values)
+    image = draw_values(policy_axes, grid, evaluate_policy(report.task.mdp, step.policy))
     figure.colorbar(image, ax=policy_axes, label="value of MnM's policy", shrink=0.8)
-    drawn = with_arrows(grid)
-    stride = max(1.0, max(grid.walls.shape) / LARGEST_DETAIL)
-    moves = MOVES[step.policy.argmax(axis=1)][drawn]
-    arrows = {"angles": "xy", "scale_units": "xy", "pivot": "mid", "zorder": 3}
-    rows, columns = grid.cells[drawn].T
-    scale = 1.6 / stride
-    policy_axes.quiver(columns, rows, moves[:, 1], moves[:, 0], color="white", scale=scale, width=0.006, **arrows)
+    draw_arrows(policy_axes, grid, MOVES[step.policy.argmax(axis=1)], 0.6, "white")
     policy_axes.set_title(f"MnM's policy\nreturn {report.return_of(step):.4g} (optimal {report.optimal_return:.4g})")
     draw_grid(model_axes, grid)
-    bend = (grid.mean_displacement(step.model) - grid.mean_displacement(mdp.dynamics)).mean(axis=1)[drawn]
-    longest = float(np.hypot(*bend.T).max())
-    if longest > 1e-12:
-        scale = longest / 0.8 / stride
-        model_axes.quiver(columns, rows, bend[:, 1], bend[:, 0], color=BLUE, scale=scale, width=0.008, **arrows)
-        model_axes.set_title(f"what MnM's model adds\n(longest arrow: {longest:.2g} cells a step)")
-    else:
-        model_axes.set_title("the dynamics are deterministic:\nMnM's model is exact")
-    added = Line2D([], [], color=BLUE, marker=r"$\rightarrow$", linestyle="", label="what the model adds")
-    figure.legend(handles=grid_legend([added]), loc="outside lower center", ncols=3)
+    longest = draw_arrows(model_axes, grid, grid.added_displacement(step.model), 0.8, BLUE)
+    exact = "the dynamics are deterministic:\nMnM's model is exact"
+    added = f"what MnM's model adds\n(longest arrow: {longest:.2g} cells a step)"
+    model_axes.set_title(added if longest > 1e-12 else exact)
+    figure.legend(handles=grid_legend(arrows=True), loc="outside lower center", ncols=3)
 
 
 def _draw_as_matrices(figure: Any, report: Report) -> None:

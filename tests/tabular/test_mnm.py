@@ -151,7 +151,7 @@ class TestVMBPO:
         assert best >= vmbpo_upper_bound(case.mdp, case.policy, temperature) * (1 - 1e-9)
 
     def test_bad_temperature(self):
-        with pytest.raises(MDPError, match="temperature must be positive; got 0"):
+        with pytest.raises(MDPError, match="temperature must be a positive number; got 0"):
             joint_iteration_vmbpo(three_states(), temperature=0.0)
 
 

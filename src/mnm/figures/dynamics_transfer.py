@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from mnm.figures.base import Columns, PaperFigure, Verdict, by_seed, stacked, where
-from mnm.figures.gridworld_curves import p_value
+from mnm.figures.statistics import p_value
 from mnm.figures.style import BLACK, BLUE, ORANGE, draw_grid, draw_seeds
 from mnm.tabular.mnm import joint_iteration_paper
 from mnm.tabular.paper_tasks import GOAL, stochastic_gridworld

@@ -11,7 +11,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from mnm.figures.base import Columns, PaperFigure, Verdict, draw_learning
-from mnm.figures.gridworld_curves import SEEDS, final_returns, p_value, selected, solved_at, spread, training_returns
+from mnm.figures.gridworld_curves import SEEDS, final_returns, selected, solved_at, training_returns
+from mnm.figures.statistics import p_value, spread
 
 CONTROL = "Q-learning, log reward"
 METHODS = ("MnM", "MnM, no logarithm", "MnM, no classifier", CONTROL, "Q-learning")

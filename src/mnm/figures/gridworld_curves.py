@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-from scipy.stats import permutation_test
 
 from mnm.figures.base import Columns, by_seed, stacked, where
 from mnm.tabular.paper_tasks import stochastic_gridworld
@@ -60,17 +59,3 @@ def solved_at(columns: Columns, method: str) -> np.ndarray:
 def training_returns(columns: Columns, method: str) -> np.ndarray:
     """The return averaged over training, of every seed: how fast and how far it learned."""
     return by_seed(where(columns, method=method), "iteration", "return")[1].mean(axis=1)
-
-
-def p_value(better: np.ndarray, worse: np.ndarray) -> float:
-    """One-sided exact permutation test on the difference of means over seeds."""
-    result = permutation_test(
-        (better, worse), lambda x, y: x.mean() - y.mean(), alternative="greater", n_resamples=np.inf
-    )
-    return float(result.pvalue)
-
-
-def spread(values: np.ndarray, digits: int = 2) -> str:
-    """'median [lowest, highest]' over the seeds."""
-    low, middle, high = np.min(values), np.median(values), np.max(values)
-    return f"{middle:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"

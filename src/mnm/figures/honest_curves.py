@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from mnm.figures.base import Columns, PaperFigure, Verdict, by_seed, draw_learning, stacked, where
-from mnm.figures.gridworld_curves import p_value, spread
+from mnm.figures.statistics import p_value, spread
 from mnm.tabular.learned import LEARNERS, learn_honestly
 from mnm.tabular.paper_tasks import stochastic_gridworld
 from mnm.tabular.solvers import optimal_return

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from mnm.figures.base import Columns, PaperFigure, Verdict, stacked, where
-from mnm.figures.style import BLUE, draw_grid, grid_legend
+from mnm.figures.style import BLUE, draw_arrows, draw_grid, grid_legend
 from mnm.tabular.grids import Grid
 from mnm.tabular.mdp import TabularMDP
 from mnm.tabular.mnm import joint_iteration_paper
@@ -35,7 +34,7 @@ def run() -> Columns:
     tables = []
     for version, (grid, mdp) in tasks().items():
         step = joint_iteration_paper(mdp)[-1]
-        bend = (grid.mean_displacement(step.model) - grid.mean_displacement(mdp.dynamics)).mean(axis=1)
+        bend = grid.added_displacement(step.model)
         manhattan = np.abs(grid.cells - np.array(GOAL)).sum(axis=1).astype(float)
         walked = path_lengths(mdp, grid.state(GOAL))
         shift = {
@@ -62,16 +61,10 @@ def draw(columns: Columns) -> Figure:
     for axes, (version, (grid, _)) in zip(figure.subplots(1, 2), tasks().items(), strict=True):
         rows = where(columns, version=version)
         draw_grid(axes, grid)
-        longest = np.hypot(rows["bend_rows"], rows["bend_columns"]).max()
-        axes.quiver(
-            rows["column"], rows["row"], rows["bend_columns"], rows["bend_rows"],
-            color=BLUE, angles="xy", scale_units="xy", scale=longest / 0.8, width=0.008, pivot="mid", zorder=3,
-        )  # fmt: skip
+        bend = np.stack([rows["bend_rows"], rows["bend_columns"]], axis=1)
+        longest = draw_arrows(axes, grid, bend, 0.8, BLUE)
         axes.set_title(f"{TITLES[version]}\nlongest arrow: {longest:.2g} cells a step", fontsize=8)
-    arrow = Line2D(
-        [], [], color=BLUE, marker=r"$\rightarrow$", linestyle="", markersize=10, label="what the model adds"
-    )
-    figure.legend(handles=grid_legend([arrow]), loc="outside lower center", ncols=3)
+    figure.legend(handles=grid_legend(arrows=True), loc="outside lower center", ncols=3)
     return figure
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 from mnm.figures.base import Columns, PaperFigure, Verdict, draw_learning
-from mnm.figures.gridworld_curves import SEEDS, final_returns, p_value, selected, spread
+from mnm.figures.gridworld_curves import SEEDS, final_returns, selected
+from mnm.figures.statistics import p_value, spread
 from mnm.figures.style import draw_grid, grid_legend
 from mnm.tabular.paper_tasks import stochastic_gridworld
 

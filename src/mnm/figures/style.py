@@ -98,16 +98,30 @@ def draw_grid(axes: Axes, grid: Grid, *, goal_names: tuple[str, ...] = ()) -> No
         axes.tick_params(which="minor", length=0)
 
 
-def with_arrows(grid: Grid) -> NDArray:
-    """The states to draw arrows in: all of a small grid's, every n-th row's and column's of a large one."""
+def draw_arrows(axes: Axes, grid: Grid, steps: NDArray, length: float, colour: str) -> float:
+    """An arrow for each state's step (rows, columns); the longest is `length` cells long. Returns the longest step.
+
+    All of a small grid's; of a large one's, those of every n-th row and column, n times as long.
+    """
     stride = -(-max(grid.walls.shape) // LARGEST_DETAIL)
-    return np.flatnonzero((grid.cells % stride == stride // 2).all(axis=1))
+    drawn = (grid.cells % stride == stride // 2).all(axis=1)
+    rows, columns = grid.cells[drawn].T
+    longest = float(np.hypot(*steps[drawn].T).max(initial=0.0))
+    if longest > 1e-12:
+        axes.quiver(
+            columns, rows, steps[drawn, 1], steps[drawn, 0], color=colour, scale=longest / (length * stride),
+            angles="xy", scale_units="xy", pivot="mid", width=0.007, zorder=3,
+        )  # fmt: skip
+    return longest
 
 
-def grid_legend(extra: list[Line2D] | None = None) -> list[Line2D]:
-    """Legend entries for the marks of `draw_grid`."""
+def grid_legend(*, arrows: bool = False) -> list[Line2D]:
+    """Legend entries for the marks of `draw_grid`, and for arrows that show what a model adds."""
+    added = Line2D(
+        [], [], color=BLUE, marker=r"$\rightarrow$", linestyle="", markersize=10, label="what the model adds"
+    )
     return [
         Line2D([], [], marker="o", color=RED, linestyle="", label="start"),
         Line2D([], [], marker="*", color=GREEN, linestyle="", markersize=10, label="goal"),
-        *(extra or []),
+        *([added] if arrows else []),
     ]

@@ -237,10 +237,8 @@ def averaged_outside_values(mdp: TabularMDP, policy: Floats, model: Dynamics) ->
     Rewards may be 0 here: l is -inf only where the model can lead to a place with nothing more to gain.
     """
     _check(mdp, policy, model)
+    mdp.check_no_negative_rewards()
     rewards = mdp.expected_rewards
-    if (rewards < 0).any():
-        index = first_index(rewards < 0)
-        raise MDPError(f"{at(*index)}: reward {rewards[index]:g} is negative; add an explicit reward offset")
     ratios = log_ratio(mdp.dynamics, model)
     lost = _without_gain(policy, model, rewards, ratios)
     with np.errstate(divide="ignore"):
@@ -319,9 +317,14 @@ def exponentially_tilted(dynamics: Dynamics, values: Floats) -> Dynamics:
         return dynamics
     if np.ptp(finite) < 600:  # then one exponential per state is enough: none underflows
         return tilted(dynamics, np.exp(values - finite.max())[dynamics.successors])
-    successor_values = np.where(dynamics.probs > 0, values[dynamics.successors], -np.inf)
-    largest = successor_values.max(axis=-1, keepdims=True)
-    return tilted(dynamics, np.exp(successor_values - np.where(np.isneginf(largest), 0.0, largest)))
+    return tilted_by_exponents(dynamics, values[dynamics.successors])
+
+
+def tilted_by_exponents(dynamics: Dynamics, exponents: Floats) -> Dynamics:
+    """The model q ~ p * exp(exponents) on the same successors, for exponents of shape [S, A, K] and any size."""
+    exponents = np.where(dynamics.probs > 0, exponents, -np.inf)
+    largest = exponents.max(axis=-1, keepdims=True)
+    return tilted(dynamics, np.exp(exponents - np.where(np.isneginf(largest), 0.0, largest)))
 
 
 # --- VMBPO: above the return --------------------------------------------------------------------------------
@@ -332,14 +335,14 @@ def vmbpo_objective(mdp: TabularMDP, policy: Floats, model: Dynamics, temperatur
 
     At q = p it is the return, so its maximum over models, `vmbpo_upper_bound`, is never below the return.
     """
-    _check_temperature(temperature)
+    check_temperature(temperature)
     return average(mdp.start, penalised_values(mdp, policy, model, mdp.expected_rewards, 1.0 / temperature))
 
 
 def vmbpo_upper_values(mdp: TabularMDP, policy: Floats, temperature: float = 1.0) -> Floats:
     """V(s) = E_pi[ r + (1/temperature) log E_p exp(temperature discount V(s')) ], per state."""
     check_policy(mdp, policy)
-    _check_temperature(temperature)
+    check_temperature(temperature)
 
     def operator(values: Floats) -> tuple[Floats, sparse.csr_matrix]:
         scaled = temperature * mdp.discount * values
@@ -368,7 +371,7 @@ def exponentiated_return(mdp: TabularMDP, policy: Floats, temperature: float = 1
     eta^2 terms, which starts it.
     """
     check_policy(mdp, policy)
-    _check_temperature(temperature)
+    check_temperature(temperature)
     values = evaluate_policy(mdp, policy)
     spread = max(float(np.ptp(mdp.expected_rewards)) / (1.0 - mdp.discount), 1.0)
     # The second-order term left out at the end is below eta^2 spread^2 / 8.
@@ -398,10 +401,15 @@ def log_weighted_sum(exponents: Floats, weights: Floats) -> Floats:
 
 def goal_mdp(mdp: TabularMDP, goal: int) -> TabularMDP:
     """The MDP whose return is rho(goal): its reward is r(s, a) = (1-discount) p(goal | s, a)."""
-    if not 0 <= goal < mdp.num_states:
-        raise MDPError(f"goal {goal} is not a state; states are 0 to {mdp.num_states - 1}")
-    reaches = mdp.dynamics.expect(np.asarray(np.arange(mdp.num_states) == goal, dtype=np.float64))
-    return TabularMDP(mdp.dynamics, (1.0 - mdp.discount) * reaches, mdp.start, mdp.discount)
+    rewards = (1.0 - mdp.discount) * goal_probs(mdp.dynamics, goal)
+    return TabularMDP(mdp.dynamics, rewards, mdp.start, mdp.discount)
+
+
+def goal_probs(dynamics: Dynamics, goal: int) -> Floats:
+    """p(goal | s, a), an [S, A] array."""
+    if not 0 <= goal < dynamics.num_states:
+        raise MDPError(f"goal {goal} is not a state; states are 0 to {dynamics.num_states - 1}")
+    return dynamics.expect(np.asarray(np.arange(dynamics.num_states) == goal, dtype=np.float64))
 
 
 def log_goal_occupancy(mdp: TabularMDP, policy: Floats, goal: int) -> float:
@@ -417,9 +425,8 @@ def printed_goal_bound(mdp: TabularMDP, policy: Floats, model: Dynamics, goal: i
     """
     _check(mdp, policy, model)
     rest = 1.0 - mdp.discount
-    at_goal = np.asarray(np.arange(mdp.num_states) == goal, dtype=np.float64)
     with np.errstate(divide="ignore"):
-        log_real, log_model = np.log(mdp.dynamics.expect(at_goal)), np.log(model.expect(at_goal))
+        log_real, log_model = np.log(goal_probs(mdp.dynamics, goal)), np.log(goal_probs(model, goal))
     neither = np.isneginf(log_real) & np.isneginf(log_model)
     with np.errstate(invalid="ignore"):
         goal_ratio = np.where(neither, 0.0, log_real - log_model)
@@ -437,7 +444,7 @@ def corrected_goal_bound(mdp: TabularMDP, policy: Floats, model: Dynamics, goal:
     _check(mdp, policy, model)
     visits = occupancy(mdp, policy, model) / (1.0 - mdp.discount)
     with np.errstate(divide="ignore"):
-        log_goal = np.log(goal_mdp(mdp, goal).expected_rewards / (1.0 - mdp.discount))
+        log_goal = np.log(goal_probs(mdp.dynamics, goal))
     rewards = (1.0 - mdp.discount) * log_goal + expected_log_ratio(mdp.dynamics, model)
     return average(visits.ravel(), rewards.ravel())
 
@@ -454,9 +461,11 @@ LADDER = {
 """The lower bounds by name, from the loosest up."""
 
 
-def ladder(mdp: TabularMDP, policy: Floats, model: Dynamics) -> dict[str, float]:
-    """Every lower bound, then the log expected return, by name and in order."""
-    bounds = {name: bound(mdp, policy, model) for name, bound in LADDER.items()}
+def ladder(
+    mdp: TabularMDP, policy: Floats, model: Dynamics, rungs: tuple[str, ...] = tuple(LADDER)
+) -> dict[str, float]:
+    """Every lower bound (or some of them), then the log expected return, by name and in order."""
+    bounds = {name: LADDER[name](mdp, policy, model) for name in rungs}
     return bounds | {"log expected return": log_expected_return(mdp, policy)}
 
 
@@ -465,7 +474,8 @@ def _check(mdp: TabularMDP, policy: Floats, model: Dynamics) -> None:
     check_model(mdp, model)
 
 
-def _check_temperature(temperature: float) -> None:
+def check_temperature(temperature: float) -> None:
+    """VMBPO's temperature is a positive number."""
     if not (np.isfinite(temperature) and temperature > 0):
         raise MDPError(f"temperature must be a positive number; got {temperature}")
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from mnm.tabular.grids import Grid, MapError, parse_map
 from mnm.tabular.gym_tables import from_gym
-from mnm.tabular.mdp import Dynamics, MDPError, TabularMDP, start_distribution
+from mnm.tabular.mdp import Dynamics, MDPError, TabularMDP
 
 ARRAYS = "probs, rewards, discount, and optionally start and successors"
 
@@ -116,11 +116,7 @@ def mdp_from_arrays(arrays: Mapping[str, Any]) -> TabularMDP:
     if "successors" not in arrays:
         return TabularMDP.from_dense(probs, rewards, discount, start)
     dynamics = Dynamics.from_lists(_array(arrays["successors"], "successors"), probs)
-    if rewards.shape == (*probs.shape[:2], probs.shape[0]):
-        rewards = np.take_along_axis(rewards, dynamics.successors.astype(np.int64), axis=2)
-    elif rewards.ndim == 1:
-        rewards = np.repeat(rewards[:, None], dynamics.num_actions, axis=1)
-    return TabularMDP(dynamics, rewards, start_distribution(start, dynamics.num_states), discount)
+    return TabularMDP.from_dynamics(dynamics, rewards, discount, start)
 
 
 def _array(values: Any, name: str) -> np.ndarray:

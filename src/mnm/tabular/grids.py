@@ -49,12 +49,15 @@ class Grid:
         if not self.starts:
             raise MDPError("a grid needs a start cell")
         for name, cells in (("start", self.starts), ("goal", self.goals)):
-            for row, column in cells:
-                rows, columns = self.walls.shape
-                if not (0 <= row < rows and 0 <= column < columns):
-                    raise MDPError(f"{name} ({row}, {column}) lies outside the {rows} by {columns} grid")
-                if self.walls[row, column]:
-                    raise MDPError(f"{name} ({row}, {column}) is a wall")
+            for cell in cells:
+                self._check_free(name, cell)
+
+    def _check_free(self, name: str, cell: Cell) -> None:
+        rows, columns = self.walls.shape
+        if not (0 <= cell[0] < rows and 0 <= cell[1] < columns):
+            raise MDPError(f"{name} {cell} lies outside the {rows} by {columns} grid")
+        if self.walls[cell]:
+            raise MDPError(f"{name} {cell} is a wall, not a state")
 
     @property
     def num_moves(self) -> int:
@@ -75,11 +78,7 @@ class Grid:
 
     def state(self, cell: Cell) -> int:
         """The state number of a free cell."""
-        rows, columns = self.walls.shape
-        if not (0 <= cell[0] < rows and 0 <= cell[1] < columns):
-            raise MDPError(f"cell {cell} lies outside the {rows} by {columns} grid")
-        if self.walls[cell]:
-            raise MDPError(f"cell {cell} is a wall, not a state")
+        self._check_free("cell", cell)
         return int(self.state_numbers[cell])
 
     @cached_property
@@ -122,6 +121,11 @@ class Grid:
         steps = self.cells[model.successors] - self.cells[:, None, None, :]
         displacement: Floats = (model.probs[..., None] * steps).sum(axis=2)
         return displacement
+
+    def added_displacement(self, model: Dynamics) -> Floats:
+        """What a model adds to the mean step of the real dynamics, averaged over the actions: [S, 2]."""
+        added: Floats = (self.mean_displacement(model) - self.mean_displacement(self.dynamics)).mean(axis=1)
+        return added
 
     def picture(self, values: Floats) -> Floats:
         """One number per state as a [rows, columns] array, NaN at the walls."""

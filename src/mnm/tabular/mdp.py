@@ -209,7 +209,13 @@ class TabularMDP:
         cls, probs: ArrayLike, rewards: ArrayLike, discount: float, start: ArrayLike | int = 0
     ) -> TabularMDP:
         """From dense arrays: p[s, a, s'], r[s] or r[s, a] or r[s, a, s'], and a start state or distribution."""
-        dynamics = Dynamics.from_dense(probs)
+        return cls.from_dynamics(Dynamics.from_dense(probs), rewards, discount, start)
+
+    @classmethod
+    def from_dynamics(
+        cls, dynamics: Dynamics, rewards: ArrayLike, discount: float, start: ArrayLike | int = 0
+    ) -> TabularMDP:
+        """From dynamics, rewards r[s] or r[s, a] or r[s, a, s'] by state number, and a start state or distribution."""
         given = real_array(rewards, "rewards")
         states, actions = dynamics.num_states, dynamics.num_actions
         if given.shape == (states, actions, states):
@@ -250,6 +256,17 @@ class TabularMDP:
                 f"mdp.with_reward_offset({suggested_offset(rewards):.12g})"
             )
         return freeze(np.log(rewards), np.float64)
+
+    def check_no_negative_rewards(self) -> None:
+        """An error that names the first reward below 0: then the return may have no logarithm."""
+        rewards = self.expected_rewards
+        if (rewards < 0).any():
+            index = first_index(rewards < 0)
+            raise MDPError(
+                f"{at(*index)}: reward {rewards[index]:g} is negative, and rewards below 0 have no logarithm; "
+                "add an explicit offset to every reward, for instance "
+                f"mdp.with_reward_offset({suggested_offset(rewards):.12g})"
+            )
 
     def with_reward_offset(self, offset: float) -> TabularMDP:
         """The same MDP with `offset` added to every reward.

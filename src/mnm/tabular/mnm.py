@@ -28,11 +28,11 @@ from mnm.tabular.bounds import (
     log_mean_exp,
     penalised_values,
     tight_model,
-    tilted,
+    tilted_by_exponents,
     transition_augmented_rewards,
 )
 from mnm.tabular.evaluation import SMALL, ConvergenceError
-from mnm.tabular.mdp import Dynamics, Floats, MDPError, TabularMDP, uniform_policy
+from mnm.tabular.mdp import Dynamics, Floats, TabularMDP, uniform_policy
 from mnm.tabular.solvers import improved_policy, solve, solve_by_sweeps
 
 MAX_ITERATIONS = 10_000
@@ -97,8 +97,7 @@ def solve_mnm(mdp: TabularMDP, tolerance: float | None = None) -> JointStep:
 
 def solve_tight(mdp: TabularMDP, tolerance: float | None = None) -> JointStep:
     """The optimum of the tight bound, for MDPs of any size: its values are log V* and its model is q ~ p V*."""
-    if (mdp.expected_rewards < 0).any():
-        raise MDPError("rewards below 0 have no logarithm; add an explicit reward offset")
+    mdp.check_no_negative_rewards()
     solution = solve(mdp, tolerance)
     values = np.where(solution.values > 2 * solution.error_bound, solution.values, 0.0)
     with np.errstate(divide="ignore"):
@@ -122,7 +121,7 @@ def joint_iteration_paper(mdp: TabularMDP, averaging: float = 0.5, tolerance: fl
         rewards = (model.probs * augmented).sum(axis=-1) + expected_log_ratio(mdp.dynamics, model)
         greedy = improved_policy(policy, rewards + mdp.discount * model.expect(values))
         objective = augmented + values[mdp.dynamics.successors]
-        best = tilted(mdp.dynamics, np.exp(objective - objective.max(axis=-1, keepdims=True)))
+        best = tilted_by_exponents(mdp.dynamics, objective)
         change = averaging * float(np.abs(best.probs - model.probs).max())
         policy = (1.0 - averaging) * policy + averaging * greedy
         model = model.with_probs((1.0 - averaging) * model.probs + averaging * best.probs)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import breadth_first_order
+from scipy.sparse.csgraph import dijkstra
 
 from mnm.tabular.evaluation import SMALL, ConvergenceError, action_values, chain, evaluate_policy
 from mnm.tabular.mdp import Floats, MDPError, TabularMDP, deterministic_policy, uniform_policy
@@ -142,9 +142,5 @@ def checked_tolerance(tolerance: float | None, rewards: Floats, discount: float)
 def path_lengths(mdp: TabularMDP, goal: int) -> Floats:
     """The least number of steps in which each state can reach the goal; infinity where none does."""
     backwards = chain(mdp.dynamics, np.ones((mdp.num_states, mdp.num_actions))).T.tocsr()
-    order, predecessors = breadth_first_order(backwards, goal)
-    lengths = np.full(mdp.num_states, np.inf)
-    lengths[goal] = 0.0
-    for state in order[1:]:
-        lengths[state] = lengths[predecessors[state]] + 1
+    lengths: Floats = dijkstra(backwards, indices=goal, unweighted=True)
     return lengths

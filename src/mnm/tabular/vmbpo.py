@@ -11,12 +11,12 @@ temperature 1; as the temperature goes to 0 the plain Bellman operator comes bac
 
 from __future__ import annotations
 
-from mnm.tabular.mdp import MDPError, TabularMDP
+from mnm.tabular.bounds import check_temperature
+from mnm.tabular.mdp import TabularMDP
 from mnm.tabular.mnm import JointStep, maximise_jointly
 
 
 def joint_iteration_vmbpo(mdp: TabularMDP, temperature: float = 1.0, tolerance: float = 1e-10) -> list[JointStep]:
     """VMBPO's policy and model by policy iteration over (action, model)."""
-    if not temperature > 0:
-        raise MDPError(f"temperature must be positive; got {temperature}")
+    check_temperature(temperature)
     return maximise_jointly(mdp, mdp.expected_rewards, 1.0 / temperature, tolerance)
