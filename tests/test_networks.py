@@ -6,7 +6,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from mnm.networks import MLP, GaussianDynamics, TanhGaussianPolicy, Whitening, slow_copy
+from mnm.networks import (
+    MLP,
+    GaussianDynamics,
+    TanhGaussianPolicy,
+    Whitening,
+    rewhitened_inputs,
+    rewhitened_outputs,
+    slow_copy,
+)
 
 KEY = jax.random.key(0)
 
@@ -76,16 +84,40 @@ def test_whitening_of_part_of_the_rows_and_of_a_constant():
 
 def test_every_row_goes_through_one_member():
     model = GaussianDynamics(KEY, 3, 2, (16,), members=5)
-    # Without noise, the first fifth of the rows is member 0's mean, and so on.
-    last = model.network.biases[-1].at[..., 3:].set(-100.0)
-    model = eqx.tree_at(lambda m: m.network.biases, model, (*model.network.biases[:-1], last))
-    model = eqx.tree_at(lambda m: m.differences, model, Whitening(jnp.full(3, 0.1), jnp.full(3, 0.3)))
-    observations, actions = jax.random.normal(KEY, (20, 3)), jax.random.normal(KEY, (20, 2))
-    means, log_stds = model.distribution(observations, actions)
-    assert float(log_stds.max()) == pytest.approx(np.log(1e-5))
-    expected = np.concatenate([means[member, 4 * member : 4 * member + 4] for member in range(5)])
-    sampled = model.sample(observations, actions, KEY)
-    np.testing.assert_allclose(sampled, observations + 0.1 + 0.3 * expected, atol=1e-4)
+    # Without noise, row i is member i modulo 5's mean; 22 rows are no multiple of 5.
+    inputs = jax.random.normal(KEY, (22, 5))
+    means, _ = model.distribution(inputs)
+    expected = np.stack([means[row % 5, row] for row in range(22)])
+    np.testing.assert_allclose(model.sample(inputs, KEY, noise_scale=0.0), expected, atol=1e-5)
+
+
+def test_samples_have_the_model_s_spread_and_no_std_is_below_its_floor():
+    model = GaussianDynamics(KEY, 1, 1, (4,), members=2)
+    inputs = jnp.zeros((20_000, 2))
+    means, log_stds = model.distribution(inputs[:1])
+    drawn = np.asarray(model.sample(inputs, jax.random.key(1)))
+    for member in range(2):
+        assert drawn[member::2].mean() == pytest.approx(float(means[member, 0, 0]), abs=0.05)
+        assert drawn[member::2].std() == pytest.approx(float(jnp.exp(log_stds[member, 0, 0])), rel=0.05)
+    last = model.network.biases[-1].at[..., 1:].set(-100.0)
+    narrow = eqx.tree_at(lambda m: m.network.biases, model, (*model.network.biases[:-1], last))
+    assert float(narrow.distribution(inputs)[1].max()) == pytest.approx(np.log(1e-5))
+
+
+@pytest.mark.parametrize("members", [None, 3])
+def test_rewhitening_keeps_the_function_of_the_data(members):
+    network = MLP(KEY, (4, 8, 6), members)
+    data = 3.0 + 2.0 * jax.random.normal(KEY, (10, 4))
+    before, after = (Whitening(m + jnp.arange(4.0), s + jnp.arange(4.0)) for m, s in ((0.0, 1.0), (2.0, 0.5)))
+    there = rewhitened_inputs(network, before, after)
+    np.testing.assert_allclose(there(after.whiten(data)), network(before.whiten(data)), atol=1e-4)
+
+    before, after = (Whitening(m + jnp.arange(3.0), s + jnp.arange(3.0)) for m, s in ((0.0, 1.0), (2.0, 0.5)))
+    there = rewhitened_outputs(network, before, after)
+    means, log_stds = jnp.split(network(data), 2, axis=-1)
+    new_means, new_log_stds = jnp.split(there(data), 2, axis=-1)
+    np.testing.assert_allclose(after.restore(new_means), before.restore(means), atol=1e-4)
+    np.testing.assert_allclose(jnp.exp(new_log_stds) * after.std, jnp.exp(log_stds) * before.std, rtol=1e-4)
 
 
 def test_slow_copy():

@@ -109,20 +109,14 @@ class TanhGaussianPolicy(eqx.Module):
 
 
 class GaussianDynamics(eqx.Module):
-    """An ensemble of Gaussians over the whitened difference s' - s, given the whitened (s, a)."""
+    """An ensemble of Gaussians over the whitened change s' - s, given the whitened (s, a)."""
 
     network: MLP
-    inputs: Whitening
-    """Of (s, a)."""
-    differences: Whitening
-    """Of s' - s."""
 
     def __init__(
         self, key: PRNGKeyArray, observation_dim: int, action_dim: int, hidden: tuple[int, ...], members: int
     ) -> None:
         self.network = MLP(key, (observation_dim + action_dim, *hidden, 2 * observation_dim), members)
-        self.inputs = Whitening.identity(observation_dim + action_dim)
-        self.differences = Whitening.identity(observation_dim)
 
     @property
     def members(self) -> int:
@@ -130,26 +124,48 @@ class GaussianDynamics(eqx.Module):
         return self.network.weights[0].shape[0]
 
     def distribution(
-        self, observations: Float[Array, "... batch obs"], actions: Float[Array, "... batch act"]
+        self, inputs: Float[Array, "... batch inputs"]
     ) -> tuple[Float[Array, "members batch obs"], Float[Array, "members batch obs"]]:
-        """Mean and log std of the whitened difference, by every member."""
-        inputs = self.inputs.whiten(jnp.concatenate([observations, actions], axis=-1))
+        """Mean and log std of the whitened change, by every member."""
         means, log_stds = jnp.split(self.network(inputs), 2, axis=-1)
         return means, jnp.clip(log_stds, jnp.log(SMALLEST_STD), LARGEST_LOG_STD)
 
     def sample(
-        self, observations: Float[Array, "batch obs"], actions: Float[Array, "batch act"], key: PRNGKeyArray
+        self, inputs: Float[Array, "batch inputs"], key: PRNGKeyArray, noise_scale: float = 1.0
     ) -> Float[Array, "batch obs"]:
-        """Next states, each row through ONE member: the rows are dealt out to the members in equal shares.
+        """Whitened changes, each row through ONE member: row i through member i modulo their number.
 
-        The batch must be a multiple of the number of members, and its rows in no order that matters.
+        The rows must be in no order that matters. With noise_scale 0, the means.
         """
-        dealt = (self.members, len(observations) // self.members)
-        parts = (rows.reshape(*dealt, rows.shape[-1]) for rows in (observations, actions))
-        means, log_stds = self.distribution(*parts)
-        noise = jax.random.normal(key, means.shape)
-        whitened = (means + jnp.exp(log_stds) * noise).reshape(observations.shape)
-        return observations + self.differences.restore(whitened)
+        rows = len(inputs)
+        share = -(-rows // self.members)
+        filled = jnp.pad(inputs, ((0, share * self.members - rows), (0, 0)))
+        means, log_stds = self.distribution(filled.reshape(share, self.members, -1).swapaxes(0, 1))
+        whitened = means + noise_scale * jnp.exp(log_stds) * jax.random.normal(key, means.shape)
+        return whitened.swapaxes(0, 1).reshape(share * self.members, -1)[:rows]
+
+
+def rewhitened_inputs(network: MLP, before: Whitening, after: Whitening) -> MLP:
+    """The same function of the data, for inputs that are whitened by other statistics than before."""
+    weight, bias = network.weights[0], network.biases[0]
+    shift = (after.mean - before.mean) / before.std
+    bias = bias + shift @ weight if weight.ndim == 2 else bias + (shift @ weight)[:, None]
+    weight = weight * (after.std / before.std)[:, None]
+    return eqx.tree_at(
+        lambda n: (n.weights, n.biases), network, ((weight, *network.weights[1:]), (bias, *network.biases[1:]))
+    )
+
+
+def rewhitened_outputs(network: MLP, before: Whitening, after: Whitening) -> MLP:
+    """The same function of the data, for outputs (then, if there are any, log stds) in other units than before."""
+    scale, shift = before.std / after.std, (before.mean - after.mean) / after.std
+    weight, bias = network.weights[-1], network.biases[-1]
+    dim = len(scale)
+    weight = weight.at[..., :dim].multiply(scale)
+    bias = bias.at[..., :dim].set(bias[..., :dim] * scale + shift).at[..., dim:].add(jnp.log(scale))
+    return eqx.tree_at(
+        lambda n: (n.weights, n.biases), network, ((*network.weights[:-1], weight), (*network.biases[:-1], bias))
+    )
 
 
 Network = TypeVar("Network", bound=eqx.Module)

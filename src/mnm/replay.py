@@ -32,7 +32,6 @@ class Replay(eqx.Module):
     @classmethod
     def empty(cls, capacity: int, observation_dim: int, action_dim: int) -> Replay:
         """Room for `capacity` transitions, in float32."""
-        zero = jnp.zeros((), jnp.int32)
         storage = Transitions(
             jnp.zeros((capacity, observation_dim)),
             jnp.zeros((capacity, action_dim)),
@@ -40,7 +39,7 @@ class Replay(eqx.Module):
             jnp.zeros((capacity, observation_dim)),
             jnp.zeros(capacity),
         )
-        return cls(storage, zero, zero)
+        return cls(storage, jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
 
     @property
     def capacity(self) -> int:

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from mnm.agents.sac import SACConfig, init, q_values, update, update_many
+from mnm.agents.algorithm import update_many
+from mnm.agents.sac import SACConfig, init, q_values, update
 from mnm.replay import Replay, Transitions
 
 CONFIG = SACConfig(hidden=(32, 32), batch_size=128, learning_rate=3e-3, target_rate=0.05, discount=0.5)
@@ -30,7 +31,7 @@ def random_actions(count, seed=0):
 
 def train(replay, updates=1500, config=CONFIG, seed=0):
     dims = (replay.storage.observations.shape[1], replay.storage.actions.shape[1])
-    return update_many(config, init(config, *dims, jax.random.key(seed)), replay, updates)
+    return update_many(update, config, init(config, *dims, jax.random.key(seed)), replay, 0, updates, many=False)
 
 
 def critic(state, observation, action):
@@ -95,7 +96,7 @@ def test_vmapped_seeds_equal_single_runs():
     @jax.jit
     def run(key):
         state, _ = jax.lax.scan(
-            lambda state, _: update(CONFIG, state, replay), init(CONFIG, 1, 1, key), None, length=10
+            lambda state, number: update(CONFIG, state, replay, number), init(CONFIG, 1, 1, key), jnp.arange(10)
         )
         return state.actor_critic
 

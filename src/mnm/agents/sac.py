@@ -7,7 +7,6 @@ The paper's baseline, and the part that every model-based agent trains on its ow
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 import equinox as eqx
 import jax
@@ -15,16 +14,15 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from mnm.agents.algorithm import AgentConfig, Algorithm, Metrics
 from mnm.losses.actor_critic import actor_loss, critic_loss, soft_values, temperature_loss
 from mnm.losses.reward import td_target
 from mnm.networks import MLP, TanhGaussianPolicy, slow_copy
 from mnm.replay import Replay
 
-Metrics = dict[str, Float[Array, ""]]
-
 
 @dataclass(frozen=True)
-class SACConfig:
+class SACConfig(AgentConfig):
     """The paper used TF-Agents' defaults, which are these."""
 
     hidden: tuple[int, ...] = (256, 256)
@@ -33,14 +31,14 @@ class SACConfig:
     target_rate: float = 0.005
     """How fast the slow copies of the critics follow."""
     batch_size: int = 256
-    discount: float = 0.99
     initial_temperature: float = 1.0
+    """The entropy's weight at the start; it is learned."""
 
 
 PRESETS = {
     "paper": SACConfig(),
-    "cpu": SACConfig(hidden=(128, 128)),
-    "quick": SACConfig(hidden=(64, 64), batch_size=128),
+    "cpu": SACConfig(hidden=(128, 128), random_steps=1_000, updates_per_step=10),
+    "quick": SACConfig(hidden=(64, 64), batch_size=128, random_steps=200, updates_per_step=2),
 }
 
 
@@ -101,6 +99,14 @@ def next_values(
     return soft_values(targets, log_probs, actor_critic.temperature)
 
 
+def plain_values(
+    actor_critic: ActorCritic, observations: Float[Array, "batch obs"], key: PRNGKeyArray
+) -> Float[Array, " batch"]:
+    """V(s) by the lesser slow critic at one action of the policy, without the entropy: what a model is judged by."""
+    actions, _ = actor_critic.policy.sample(observations, key)
+    return q_values(actor_critic.target_critics, observations, actions).min(axis=0)
+
+
 def update_actor_critic(
     config: SACConfig,
     actor_critic: ActorCritic,
@@ -145,7 +151,7 @@ def update_actor_critic(
     return ActorCritic(policy, critics, target_critics, log_temperature, *states), metrics
 
 
-def update(config: SACConfig, state: SACState, replay: Replay) -> tuple[SACState, Metrics]:
+def update(config: SACConfig, state: SACState, replay: Replay, _: Array) -> tuple[SACState, Metrics]:
     """One update from a batch of real transitions."""
     key, batch_key, value_key, policy_key = jax.random.split(state.key, 4)
     batch = replay.sample(batch_key, config.batch_size)
@@ -157,12 +163,4 @@ def update(config: SACConfig, state: SACState, replay: Replay) -> tuple[SACState
     return SACState(actor_critic, key), metrics
 
 
-@partial(jax.jit, static_argnums=(0, 3), donate_argnums=1)
-def update_many(config: SACConfig, state: SACState, replay: Replay, count: int) -> tuple[SACState, Metrics]:
-    """`count` updates in one program, sampling inside; the metrics are averages."""
-
-    def step(state: SACState, _: None) -> tuple[SACState, Metrics]:
-        return update(config, state, replay)
-
-    state, metrics = jax.lax.scan(step, state, None, length=count)
-    return state, jax.tree.map(jnp.mean, metrics)
+ALGORITHM = Algorithm("sac", "soft actor-critic, without a model", PRESETS, init, update)

@@ -51,10 +51,10 @@ def value_weighted_loss(nlls: Float[Array, "*members batch"], q_values: Float[Ar
 
 
 def vaml_loss(
-    nlls: Float[Array, "*batch"],
-    q_values: Float[Array, "*batch"],
-    rewards: Float[Array, "*batch"],
-    predicted_values: Float[Array, "*batch"],
+    nlls: Float[Array, "*members batch"],
+    q_values: Float[Array, " batch"],
+    rewards: Float[Array, " batch"],
+    predicted_values: Float[Array, " batch"],
     discount: float,
 ) -> Float[Array, ""]:
     """-E[ log q ] + E[ ( r + discount V(s'_model) - Q(s,a) )^2 ]: the likelihood plus the Bellman error of predictions.

@@ -34,7 +34,7 @@ def td_target(
     continues: Float[Array, "*batch"],
     next_values: Float[Array, "*batch"],
     discount: float,
-    absorbing_value: float = 0.0,
+    absorbing_value: float | Float[Array, ""] = 0.0,
 ) -> Float[Array, "*batch"]:
     """r + discount V(s'), where V is `absorbing_value` if the episode has ended (continues = 0)  (Eq. q-loss).
 

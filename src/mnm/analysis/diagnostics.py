@@ -1,0 +1,233 @@
+"""Diagnostics of an agent against real episodes that it never learned from: those of its evaluation.
+
+Q against the return obtained, the return and the bound in the model, the model's error against a constant predictor's,
+the classifier's accuracy and calibration.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+from numpy.typing import NDArray
+
+from mnm.agents.adversarial import AdversarialState, Classifier
+from mnm.agents.algorithm import Algorithm
+from mnm.agents.sac import ActorCritic, q_values
+from mnm.agents.world_model import World
+from mnm.losses.classifier import classifier_accuracy, log_ratio
+from mnm.losses.reward import absorbing_log_value, mnm_reward
+from mnm.replay import Transitions
+
+ROWS = 1024
+"""Held-out transitions that are looked at; fewer are repeated, so that every call has the same shapes."""
+WINDOWS = 256
+WINDOW = 10
+BOUND_HORIZON = 1000
+"""Steps in the model for the bound's estimate; what is further away is left out."""
+
+
+class Episode(NamedTuple):
+    """One episode of real experience; actions in [-1, 1]."""
+
+    observations: NDArray[np.float32]
+    """[steps + 1, obs]"""
+    actions: NDArray[np.float32]
+    """[steps, act]"""
+    rewards: NDArray[np.float32]
+    terminated: bool
+
+    @property
+    def total(self) -> float:
+        """The plain return."""
+        return float(self.rewards.sum(dtype=np.float64))
+
+
+def diagnose(
+    algorithm: Algorithm, config: Any, state: Any, episodes: list[Episode], time_limit: int, seed: int = 0
+) -> dict[str, float]:
+    """All diagnostics that the agent allows, by name."""
+    generator = np.random.default_rng(seed)
+    starts = np.stack([episode.observations[0] for episode in episodes])
+    found = value_diagnostics(algorithm, config, state.actor_critic, episodes)
+    if not hasattr(state, "world"):
+        return found
+    key = jax.random.key(seed)
+    found |= _floats(model_errors(state.world, held_out(episodes, generator), windows(episodes, generator), key))
+    classifier = state.classifier if isinstance(state, AdversarialState) else None
+    if classifier is not None:
+        rows = held_out(episodes, generator)
+        found |= _floats(classifier_diagnostics(config, state.world, classifier, rows, key))
+    offset = getattr(config, "reward_offset", 0.0)
+    with_bound = classifier is not None and float(state.world.statistics.lowest_reward) + offset > 0
+    parts = (state.actor_critic, state.world, classifier)
+    return found | _floats(imagined_returns(config, with_bound, *parts, starts, min(time_limit, BOUND_HORIZON), key))
+
+
+def value_diagnostics(
+    algorithm: Algorithm, config: Any, actor_critic: ActorCritic, episodes: list[Episode]
+) -> dict[str, float]:
+    """Q at the episodes' starts against the discounted return obtained.
+
+    Where an episode was cut off, Q stands for its rest. For agents whose Q is the logarithm of a return, both are
+    returns, exp Q and with the reward offset, and `bound` and `log_return` are compared as logarithms.
+    """
+    first = np.stack([episode.observations[0] for episode in episodes])
+    last = np.stack([episode.observations[-1] for episode in episodes])
+    start_values, end_values = (
+        np.asarray(_mode_values(actor_critic, first)),
+        np.asarray(_mode_values(actor_critic, last)),
+    )
+    offset = getattr(config, "reward_offset", 0.0)
+    after_end = offset / (1.0 - config.discount)
+    if algorithm.log_returns:
+        start_values, end_values = np.exp(start_values), np.exp(end_values)
+    obtained = []
+    for episode, end_value in zip(episodes, end_values, strict=True):
+        weights = config.discount ** np.arange(len(episode.rewards))
+        rest = after_end if episode.terminated else end_value
+        obtained.append(weights @ (episode.rewards + offset) + config.discount ** len(episode.rewards) * rest)
+    found = {"q_at_start": float(start_values.mean()), "discounted_return": float(np.mean(obtained))}
+    if found["discounted_return"] > 0 and (algorithm.log_returns or hasattr(config, "classifier_hidden")):
+        found["log_return"] = float(np.log(found["discounted_return"]))
+    return found
+
+
+@jax.jit
+def _mode_values(actor_critic: ActorCritic, observations: Array) -> Float[Array, " batch"]:
+    actions = actor_critic.policy.mode(observations)
+    return q_values(actor_critic.critics, observations, actions).min(axis=0)
+
+
+def held_out(episodes: list[Episode], generator: np.random.Generator) -> Transitions:
+    """ROWS transitions of the episodes, drawn with replacement."""
+    observations = np.concatenate([episode.observations[:-1] for episode in episodes])
+    next_observations = np.concatenate([episode.observations[1:] for episode in episodes])
+    actions = np.concatenate([episode.actions for episode in episodes])
+    rows = generator.integers(0, len(actions), ROWS)
+    columns: tuple[Any, ...] = (
+        observations[rows],
+        actions[rows],
+        np.zeros(ROWS, np.float32),
+        next_observations[rows],
+        np.ones(ROWS, np.float32),
+    )
+    return Transitions(*columns)
+
+
+def windows(episodes: list[Episode], generator: np.random.Generator) -> tuple[NDArray, NDArray] | None:
+    """WINDOWS stretches of WINDOW steps: observations [WINDOW + 1, rows, obs], actions [WINDOW, rows, act]; or None."""
+    starts = [(e, t) for e, episode in enumerate(episodes) for t in range(len(episode.actions) - WINDOW + 1)]
+    if not starts:
+        return None
+    chosen = [starts[i] for i in generator.integers(0, len(starts), WINDOWS)]
+    observations = np.stack([episodes[e].observations[t : t + WINDOW + 1] for e, t in chosen], axis=1)
+    return observations, np.stack([episodes[e].actions[t : t + WINDOW] for e, t in chosen], axis=1)
+
+
+@jax.jit
+def model_errors(
+    world: World, rows: Transitions, stretches: tuple[Array, Array] | None, key: PRNGKeyArray
+) -> dict[str, Array]:
+    """Mean squared error of the slow model's means, after 1 step and after 10 on its own predictions.
+
+    In units of the whitened change. The constant predictor always moves by the mean change of the training data.
+    """
+
+    def step(observations: Array, actions: Array) -> Array:
+        changes = world.slow_dynamics.sample(world.inputs(observations, actions), key, noise_scale=0.0)
+        return world.next_observations(observations, changes)
+
+    scale = world.statistics.changes.std
+    drift = world.statistics.changes.mean
+
+    def error(predicted: Array, real: Array) -> Array:
+        return jnp.square((predicted - real) / scale).mean()
+
+    found = {
+        "model_error_1": error(step(rows.observations, rows.actions), rows.next_observations),
+        "constant_error_1": error(rows.observations + drift, rows.next_observations),
+    }
+    if stretches is not None:
+        observations, actions = stretches
+        predicted, _ = jax.lax.scan(lambda s, a: (step(s, a), None), observations[0], actions)
+        found["model_error_10"] = error(predicted, observations[-1])
+        found["constant_error_10"] = error(observations[0] + WINDOW * drift, observations[-1])
+    return found
+
+
+@partial(jax.jit, static_argnums=0)
+def classifier_diagnostics(
+    config: Any, world: World, classifier: Classifier, rows: Transitions, key: PRNGKeyArray
+) -> dict[str, Array]:
+    """Accuracy and calibration error (10 bins) on held-out transitions against the slow model's at the same (s, a).
+
+    The probability of being real is p/(p+q) from the log ratio: the smoothing of the labels is undone.
+    """
+    inputs = world.inputs(rows.observations, rows.actions)
+    changes = world.slow_dynamics.sample(inputs, key)
+    fakes = rows._replace(next_observations=world.next_observations(rows.observations, changes))
+    real, fake = (log_ratio(classifier.logits(world, part), config.smoothing) for part in (rows, fakes))
+    return {
+        "held_out_accuracy": classifier_accuracy(real, fake),
+        "calibration_error": calibration_error(jax.nn.sigmoid(real), jax.nn.sigmoid(fake)),
+    }
+
+
+def calibration_error(real: Float[Array, " rows"], fake: Float[Array, " rows"], bins: int = 10) -> Float[Array, ""]:
+    """sum over bins of share of rows * | share of real ones in the bin - mean predicted probability in the bin |."""
+    probabilities = jnp.concatenate([real, fake])
+    labels = jnp.concatenate([jnp.ones_like(real), jnp.zeros_like(fake)])
+    which = jnp.minimum((probabilities * bins).astype(int), bins - 1)
+    excess = jnp.zeros(bins).at[which].add(labels - probabilities)
+    return jnp.abs(excess).sum() / len(probabilities)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def imagined_returns(
+    config: Any,
+    with_bound: bool,
+    actor_critic: ActorCritic,
+    world: World,
+    classifier: Classifier | None,
+    starts: Float[Array, "episodes obs"],
+    time_limit: Array | int,
+    key: PRNGKeyArray,
+) -> dict[str, Array]:
+    """The deterministic policy's return in the slow model, up to the time limit; and with a classifier the bound.
+
+    The bound is E_q sum discount^t [ (1-discount) log r + discount log p/q - (1-discount) log(1-discount) ]; where
+    the episode may have ended the rest is the log value of being paid the offset for ever.
+    """
+    discount = config.discount
+    offset = getattr(config, "reward_offset", 0.0)
+
+    def step(t: Array, carry: tuple[Array, ...]) -> tuple[Array, ...]:
+        observations, alive, total, bound = carry
+        actions = actor_critic.policy.mode(observations)
+        rows = world.step(world.slow_dynamics, config.termination, observations, actions, jax.random.fold_in(key, t))
+        total = total + alive * rows.rewards
+        if with_bound:
+            assert classifier is not None
+            ratios = log_ratio(classifier.logits(world, rows), config.smoothing)
+            gain = mnm_reward(rows.rewards + offset, ratios, discount, ratio_weight=discount)
+            if offset > 0:
+                gain = gain + discount * (1 - rows.continues) * absorbing_log_value(offset, discount)
+            bound = bound + discount**t * alive * gain
+        return rows.next_observations, alive * rows.continues, total, bound
+
+    nothing = jnp.zeros(len(starts))
+    carry = jax.lax.fori_loop(0, time_limit, step, (starts, nothing + 1.0, nothing, nothing))
+    found = {"model_return": carry[2].mean()}
+    if with_bound:
+        _, _, _, bound = jax.lax.fori_loop(time_limit, BOUND_HORIZON, step, carry)
+        found["bound"] = bound.mean()
+    return found
+
+
+def _floats(values: dict[str, Array]) -> dict[str, float]:
+    return {name: float(value) for name, value in values.items()}

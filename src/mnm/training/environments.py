@@ -1,0 +1,226 @@
+"""The door between Gymnasium and the agents: flat float32 observations, actions in [-1, 1], errors with their place.
+
+Whatever an environment does wrong is one TaskError, so that a run stops with a line and not with a NaN in its weights.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Any, NamedTuple, NoReturn
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+STREAMS = {"training": 0, "evaluation": 1}  # the numbers are part of every seed: never change one
+
+
+UNLIMITED = 1_000_000
+
+
+class TaskError(ValueError):
+    """An environment that is unknown, unsupported or broken; the message is one line, complete for its user."""
+
+
+class Step(NamedTuple):
+    """What an environment answers to an action."""
+
+    observation: NDArray[np.float32]
+    reward: float
+    terminated: bool
+    truncated: bool
+    info: dict[str, Any]
+
+
+def episode_seed(seed: int, stream: str, episode: int) -> int:
+    """The seed in [0, 2**31) of one episode of one stream, "training" or "evaluation", of the run with seed `seed`."""
+    sequence = np.random.SeedSequence(seed, spawn_key=(STREAMS[stream], episode))
+    return int(sequence.generate_state(1)[0]) >> 1
+
+
+def make(task: str | Callable[[], gym.Env]) -> Environment:
+    """A new environment: by its Gymnasium id ("Pendulum-v1", "module:Task-v0"), or from a function that makes one."""
+    if not isinstance(task, str) and (isinstance(task, gym.Env) or not callable(task)):
+        raise TaskError(
+            f"the task is {_short(task)}, but a run makes two environments, for training and for evaluation:"
+            " pass a function that makes one, such as lambda: MyEnv(), or a Gymnasium id"
+        )
+    name = task if isinstance(task, str) else getattr(task, "__name__", _short(task))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # that a newer version of the task exists
+            env = gym.make(task, disable_env_checker=True) if isinstance(task, str) else task()
+    except Exception as error:  # an environment's constructor can raise anything
+        hint = _hint(task, error) if isinstance(task, str) else ""
+        raise TaskError(f"{name}: cannot be made: {_reason(error)}{hint}") from error
+    if not isinstance(env, gym.Env):
+        raise TaskError(f"{name}: returned {_short(env)}, which is no gymnasium.Env: return a new environment")
+    try:
+        return Environment(env)
+    except TaskError:
+        env.close()
+        raise
+
+
+class Environment:
+    """One Gymnasium environment with continuous observations and bounded continuous actions.
+
+    `episode` is the number of the episode for messages: 0 before the first reset, then 1, 2, ...
+    `time_limit` is how many steps an episode may have, UNLIMITED if the environment's registration does not say.
+    `termination` is the environment's attribute `termination_function`, a JAX function
+    (observations, actions, next_observations) -> terminated, or None if it declares none.
+    """
+
+    def __init__(self, env: gym.Env) -> None:
+        self.name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
+        observations = getattr(env, "observation_space", None)
+        actions = getattr(env, "action_space", None)
+        self.observation_shape = self._check_observations(observations).shape
+        self._actions = self._check_actions(actions)
+        self._low, self._high = self._actions.low.astype(np.float64), self._actions.high.astype(np.float64)
+        self.observation_dim = int(np.prod(self.observation_shape))
+        self.action_dim = int(np.prod(self._actions.shape))
+        self.termination: Callable[..., Any] | None = getattr(env.unwrapped, "termination_function", None)
+        if self.termination is not None and not callable(self.termination):
+            raise TaskError(
+                f"{self.name}: termination_function is {_short(self.termination)}: make it a function of"
+                " (observations, actions, next_observations), or remove it"
+            )
+        limit = env.spec.max_episode_steps if env.spec is not None else None
+        self.time_limit = limit if limit is not None else UNLIMITED
+        self.episode = 0
+        self._step = 0
+        self._env = env
+
+    def reset(self, seed: int) -> NDArray[np.float32]:
+        """The first observation [observation_dim] of a new episode."""
+        self.episode += 1
+        self._step = 0
+        try:
+            answer: Any = self._env.reset(seed=seed)
+        except Exception as error:
+            self._fail(f"reset raised {_reason(error)}", error)
+        if not isinstance(answer, tuple) or len(answer) != 2:
+            self._fail(f"reset returned {_short(answer)}: return (observation, info)")
+        return self._observation(answer[0])
+
+    def step(self, action: ArrayLike) -> Step:
+        """Take an action in [-1, 1]^action_dim, scaled to the environment's own bounds (integers are rounded)."""
+        scaled = self.scale(np.asarray(action, np.float64))
+        self._step += 1
+        try:
+            answer: Any = self._env.step(scaled)
+        except Exception as error:
+            self._fail(f"step raised {_reason(error)}", error)
+        if not isinstance(answer, tuple) or len(answer) != 5:
+            self._fail(f"step returned {_short(answer)}: return (observation, reward, terminated, truncated, info)")
+        observation, reward, terminated, truncated, info = answer
+        return Step(
+            self._observation(observation),
+            self._reward(reward),
+            self._flag("terminated", terminated),
+            self._flag("truncated", truncated),
+            info,
+        )
+
+    def close(self) -> None:
+        """Free what the environment holds."""
+        self._env.close()
+
+    def _check_observations(self, space: Any) -> gym.spaces.Box:
+        supported = "supported are Box observations of floats or integers, flattened, that are no images"
+        if not isinstance(space, gym.spaces.Box):
+            raise TaskError(f"{self.name}: observations are {_short(space)}; {supported}")
+        if space.dtype == np.uint8 and len(space.shape) >= 2:
+            raise TaskError(f"{self.name}: observations are images, uint8 of shape {space.shape}; {supported}")
+        if 0 in space.shape:
+            raise TaskError(f"{self.name}: observations are empty, of shape {space.shape}; {supported}")
+        return space
+
+    def _check_actions(self, space: Any) -> gym.spaces.Box:
+        supported = "supported are Box actions with finite low and high"
+        if not isinstance(space, gym.spaces.Box):
+            raise TaskError(f"{self.name}: actions are {_short(space)}; {supported}")
+        if not space.is_bounded():
+            raise TaskError(f"{self.name}: actions are {_short(space)}, unbounded; {supported}")
+        if 0 in space.shape:
+            raise TaskError(f"{self.name}: actions are empty, of shape {space.shape}; {supported}")
+        return space
+
+    def scale(self, action: NDArray[np.float64]) -> NDArray:
+        """An action in [-1, 1]^action_dim in the environment's own shape and units."""
+        if action.shape != (self.action_dim,) or not np.isfinite(action).all():  # the agent's fault, not the task's
+            raise ValueError(f"{self.name}: the action must be {self.action_dim} finite numbers, not {action}")
+        space, low, high = self._actions, self._low, self._high
+        share = np.minimum(np.maximum((action.reshape(space.shape) + 1) / 2, 0), 1)
+        scaled = np.minimum(np.maximum(low * (1 - share) + high * share, low), high)
+        return (np.rint(scaled) if np.issubdtype(space.dtype, np.integer) else scaled).astype(space.dtype)
+
+    def _observation(self, value: Any) -> NDArray[np.float32]:
+        array = self._numbers("observation", value)
+        if array.shape != self.observation_shape:
+            self._fail(f"the observation has shape {array.shape}, but the space declares {self.observation_shape}")
+        flat = _to_float32(array).reshape(-1)
+        wrong = np.flatnonzero(~np.isfinite(flat))
+        if wrong.size:
+            index = int(wrong[0])
+            self._fail(f"entry {index} of the observation is {array.flat[index]}, which is no finite float32")
+        return flat
+
+    def _reward(self, value: Any) -> float:
+        array = self._numbers("reward", value)
+        if array.size != 1:
+            self._fail(f"the reward is {_short(value)}, which is no number")
+        if not np.isfinite(_to_float32(array)).all():
+            self._fail(f"the reward is {array.item()}, which is no finite float32")
+        return float(array.item())
+
+    def _flag(self, name: str, value: Any) -> bool:
+        array = self._numbers(f"flag {name}", value)
+        if array.size != 1:
+            self._fail(f"the flag {name} is {_short(value)}: return True or False")
+        return bool(array.item())
+
+    def _numbers(self, name: str, value: Any) -> NDArray:
+        try:
+            array = np.asarray(value)
+        except Exception as error:  # ragged lists, and whatever __array__ raises
+            self._fail(f"the {name} is {_short(value)}, which is no number or array of numbers", error)
+        if array.dtype.kind not in "biuf":
+            self._fail(f"the {name} is {_short(value)}, which is no number or array of numbers")
+        return array
+
+    def _fail(self, what: str, error: Exception | None = None) -> NoReturn:
+        place = f"step {self._step}" if self._step else "step 0 (reset)"
+        raise TaskError(f"{self.name}: episode {self.episode}, {place}: {what}") from error
+
+
+def _to_float32(array: NDArray) -> NDArray[np.float32]:
+    """A copy, since environments may write into what they returned; inf where float32 ends."""
+    with np.errstate(over="ignore"):
+        return array.astype(np.float32)
+
+
+def _hint(task: str, error: Exception) -> str:
+    """What to do about an id that cannot be made: '; nearest ids: A, B' or '; install it' or nothing."""
+    if isinstance(error, ImportError | gym.error.DependencyNotInstalled):
+        return "; install what is missing, or choose another task"
+    environment_id = task.rpartition(":")[2]
+    if environment_id in gym.registry:
+        return ""
+    known = {name.lower(): name for name in gym.registry}
+    matches = [known[match] for match in get_close_matches(environment_id.lower(), known, n=3)]
+    return f"; nearest ids: {', '.join(matches)}" if matches else "; ids look like Pendulum-v1"
+
+
+def _reason(error: Exception) -> str:
+    """The error in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}".rstrip(": .")
+
+
+def _short(value: Any) -> str:
+    """The value in one line that is not long."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 120 else f"{text[:117]}..."

@@ -1,0 +1,310 @@
+"""The one environment loop, for every algorithm and for any task with continuous observations and bounded actions.
+
+An agent acts at random, then learns its model (if it has one), then makes a few updates after every real step. Several
+seeds can run as one vmapped program, each in its own environment.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mnm.agents.algorithm import (
+    AgentConfig,
+    Algorithm,
+    act,
+    new_agents,
+    prepare,
+    store,
+    train_step,
+    update_many,
+)
+from mnm.agents.world_model import ModelConfig
+from mnm.analysis.diagnostics import Episode, diagnose
+from mnm.networks import TanhGaussianPolicy
+from mnm.replay import Replay, Transitions
+from mnm.training.environments import TaskError, episode_seed, make
+
+WARM_UP_CHUNK = 250
+"""Updates of the model between two reports of progress."""
+
+
+class Progress(NamedTuple):
+    """How far a run is."""
+
+    phase: str
+    """"random steps", "model warm-up" or "learning"."""
+    done: int
+    total: int
+    """Of the phase: updates in the warm-up, else real steps."""
+    updates: int
+    last_return: float
+    """Of the latest evaluation, or before that of the latest training episode; nan before both."""
+
+
+Row = Mapping[str, float]
+
+
+class Learner:
+    """Agents of one algorithm, one per seed, with their environments and replays."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        config: AgentConfig,
+        task: str | Callable[[], gym.Env],
+        seeds: tuple[int, ...] = (0,),
+    ) -> None:
+        self.algorithm, self.task, self.seeds = algorithm, task, seeds
+        self.many = len(seeds) > 1
+        self._environments = [make(task) for _ in seeds]
+        self._evaluation = make(task)
+        self.task_name = self._evaluation.name
+        self.dims = (self._evaluation.observation_dim, self._evaluation.action_dim)
+        if isinstance(config, ModelConfig) and config.termination is None:
+            config = replace(config, termination=self._evaluation.termination)
+        self.config = config
+        keys = jnp.stack([jax.random.key(seed) for seed in seeds])
+        self.state = new_agents(algorithm, config, *self.dims, keys if self.many else keys[0])
+        empty = Replay.empty(config.replay_capacity, *self.dims)
+        if self.many:
+            empty = jax.tree.map(lambda array: jnp.zeros((len(seeds), *array.shape), array.dtype), empty)
+        self.replay = empty
+        self.steps = 0
+        """Real steps so far, of every seed."""
+        self.updates = 0
+        """Updates so far, the warm-up's included."""
+        self.episodes = [0] * len(seeds)
+        """Training episodes begun, by seed."""
+        self._next_statistics = config.random_steps
+        self._observations: NDArray[np.float32] | None = None
+        self._actions: NDArray | None = None
+        self._losses: dict[str, Any] = {}
+        self._episode_returns = [0.0] * len(seeds)
+        self._last_returns = [float("nan")] * len(seeds)
+        self._last_evaluation = float("nan")
+        self._random = [np.random.default_rng((seed, 2)) for seed in seeds]
+
+    def learn(
+        self,
+        steps: int,
+        *,
+        evaluate_every: int = 1_000,
+        evaluation_episodes: int = 5,
+        on_row: Callable[[int, int, Row], None] | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> Learner:
+        """Take `steps` more real steps with every seed.
+
+        Every `evaluate_every` steps, and at the end, the deterministic policy is evaluated on episodes of its own, and
+        on_row(seed, step, row) gets what was measured.
+        """
+        if steps < 0:
+            raise ValueError(f"steps is {steps}, but must be 0 or more")
+        end = self.steps + steps
+        began, updates_began = time.monotonic(), self.updates
+        if self._observations is None:
+            self._observations = np.stack([self._reset(i) for i in range(len(self.seeds))])
+        while self.steps < end:
+            self._step(on_progress)
+            phase = "random steps" if self.steps <= self.config.random_steps else "learning"
+            self._say(on_progress, phase, self.steps, end)
+            if self.steps % evaluate_every == 0 or self.steps == end:
+                pace = (self.updates - updates_began) / max(time.monotonic() - began, 1e-9)
+                self._report(evaluation_episodes, {"seconds": time.monotonic() - began, "updates_per_s": pace}, on_row)
+        return self
+
+    def predict(self, observations: ArrayLike, *, deterministic: bool = True, seed: int = 0) -> NDArray:
+        """The (first seed's) policy's action for one observation, or actions for a batch, in the task's own units.
+
+        With deterministic=False, a draw from the stochastic policy by `seed`.
+        """
+        array = np.asarray(observations, np.float32)
+        single = array.ndim <= 1 or array.shape == self._evaluation.observation_shape
+        array = array.reshape(1 if single else len(array), -1)
+        if array.shape[1] != self.dims[0]:
+            raise ValueError(f"the observation has {array.shape[1]} entries, but {self.task_name} has {self.dims[0]}")
+        policy = self.policy(0)
+        actions = np.asarray(mode(policy, array) if deterministic else draw(policy, array, jax.random.key(seed)))
+        scaled = np.stack([self._evaluation.scale(action.astype(np.float64)) for action in actions])
+        return scaled[0] if single else scaled
+
+    def policy(self, index: int) -> TanhGaussianPolicy:
+        """The policy of the seed with this index."""
+        policy: TanhGaussianPolicy = self.agent(index).actor_critic.policy
+        return policy
+
+    def agent(self, index: int) -> Any:
+        """The state of the seed with this index."""
+        return jax.tree.map(lambda array: array[index], self.state) if self.many else self.state
+
+    def close(self) -> None:
+        """Close the environments."""
+        for environment in (*self._environments, self._evaluation):
+            environment.close()
+
+    def evaluate(self, index: int, episodes: int) -> list[Episode]:
+        """Episodes of the deterministic policy, always the same starts, in an environment of their own."""
+        policy = self.policy(index)
+        played = []
+        for number in range(episodes):
+            observations = [self._evaluation.reset(episode_seed(self.seeds[index], "evaluation", number))]
+            actions, rewards, over, terminated = [], [], False, False
+            while not over:
+                actions.append(np.asarray(mode(policy, observations[-1][None])[0]))
+                step = self._evaluation.step(actions[-1])
+                observations.append(step.observation)
+                rewards.append(step.reward)
+                terminated, over = step.terminated, step.terminated or step.truncated
+            played.append(
+                Episode(np.stack(observations), np.stack(actions), np.asarray(rewards, np.float32), terminated)
+            )
+        return played
+
+    def _reset(self, index: int) -> NDArray[np.float32]:
+        seed = episode_seed(self.seeds[index], "training", self.episodes[index])
+        self.episodes[index] += 1
+        self._episode_returns[index] = 0.0
+        return self._environments[index].reset(seed)
+
+    def _step(self, on_progress: Callable[[Progress], None] | None) -> None:
+        """One real step of every seed, and the updates that it earns."""
+        config = self.config
+        assert self._observations is not None
+        if self.steps < config.random_steps:
+            actions = np.stack([g.uniform(-1, 1, self.dims[1]).astype(np.float32) for g in self._random])
+        else:
+            assert self._actions is not None
+            actions = self._actions
+        taken = [environment.step(a) for environment, a in zip(self._environments, actions, strict=True)]
+        for index, step in enumerate(taken):
+            self._check_reward(index, step.reward, step.terminated)
+            self._episode_returns[index] += step.reward
+        columns: tuple[Any, ...] = (
+            self._observations,
+            actions,
+            np.array([step.reward for step in taken], np.float32),
+            np.stack([step.observation for step in taken]),
+            np.array([not step.terminated for step in taken], np.float32),
+        )
+        transitions = Transitions(*columns)
+        observations = []
+        for index, step in enumerate(taken):
+            if step.terminated or step.truncated:
+                self._last_returns[index] = self._episode_returns[index]
+                observations.append(self._reset(index))
+            else:
+                observations.append(step.observation)
+        self._observations = np.stack(observations)
+        self.steps += 1
+        transitions, current = (
+            (transitions, self._observations) if self.many else _first((transitions, self._observations))
+        )
+        if self.steps <= config.random_steps:
+            self.replay = store(self.replay, transitions, many=self.many)
+            if self.steps == config.random_steps:
+                self._begin_learning(on_progress)
+                self.state, chosen = act(self.state, current, many=self.many)
+                self._actions = np.asarray(chosen).reshape(len(self.seeds), -1)
+            return
+        self.state, self.replay, chosen, self._losses = train_step(
+            self.algorithm.update,
+            config,
+            self.state,
+            self.replay,
+            transitions,
+            current,
+            self.updates,
+            config.updates_per_step,
+            many=self.many,
+        )
+        self.updates += config.updates_per_step
+        self._actions = np.asarray(chosen).reshape(len(self.seeds), -1)
+        self._set_statistics()
+
+    def _begin_learning(self, on_progress: Callable[[Progress], None] | None) -> None:
+        """The random steps are over: whiten, and train the model alone."""
+        self._set_statistics()
+        warm_up = self.algorithm.warm_up
+        if warm_up is None or not isinstance(self.config, ModelConfig):
+            return
+        total = self.config.warmup_updates
+        while self.updates < total:
+            count = min(WARM_UP_CHUNK, total - self.updates)
+            self.state, self._losses = update_many(
+                warm_up, self.config, self.state, self.replay, self.updates, count, many=self.many
+            )
+            self.updates += count
+            self._say(on_progress, "model warm-up", self.updates, total)
+
+    def _set_statistics(self) -> None:
+        """Whiten anew when the random steps are over, and then whenever the real transitions have doubled."""
+        if self.steps >= self._next_statistics and self.algorithm.prepare is not None:
+            stored = min(self.steps, self.config.replay_capacity)
+            self.state = prepare(self.algorithm.prepare, self.state, self.replay, stored, many=self.many)
+            self._next_statistics = 2 * self.steps
+
+    def _check_reward(self, index: int, reward: float, terminated: bool) -> None:
+        """The methods with a logarithm need positive rewards, also after an episode's end."""
+        if not self.algorithm.log_returns:
+            return
+        offset = getattr(self.config, "reward_offset", 0.0)
+        place = f"{self.task_name}: episode {self.episodes[index]}"
+        if reward + offset <= 0:
+            raise TaskError(
+                f"{place}: the reward {reward:g} plus the reward offset {offset:g} is not positive, and"
+                f" {self.algorithm.name} takes its logarithm: set reward_offset above {-reward:g}"
+                " (above minus the lowest reward that the task can give)"
+            )
+        if terminated and offset == 0 and self.algorithm.ends_need_offset:
+            raise TaskError(
+                f"{place}: the episode ended, and what comes after an end pays the reward offset for ever; that is 0,"
+                f" and {self.algorithm.name} takes its logarithm: set reward_offset above 0"
+            )
+
+    def _report(self, evaluation_episodes: int, speed: Row, on_row: Callable[[int, int, Row], None] | None) -> None:
+        """Evaluate every seed, diagnose it, and hand over the row."""
+        losses = {name: np.asarray(value).reshape(-1) for name, value in self._losses.items()}
+        means = []
+        for index, seed in enumerate(self.seeds):
+            played = self.evaluate(index, evaluation_episodes)
+            totals = [episode.total for episode in played]
+            means.append(float(np.mean(totals)))
+            row = {"return": means[-1], "return_std": float(np.std(totals)), "updates": float(self.updates)}
+            row["episode_return"] = self._last_returns[index]
+            if self.updates > 0:
+                limit = self._evaluation.time_limit
+                row |= diagnose(self.algorithm, self.config, self.agent(index), played, limit, seed)
+            row |= {name: float(values[index]) for name, values in losses.items()} | dict(speed)
+            if on_row is not None:
+                on_row(seed, self.steps, row)
+        self._last_evaluation = float(np.mean(means))
+
+    def _say(self, on_progress: Callable[[Progress], None] | None, phase: str, done: int, total: int) -> None:
+        if on_progress is not None:
+            last = self._last_evaluation if np.isfinite(self._last_evaluation) else float(np.mean(self._last_returns))
+            on_progress(Progress(phase, done, total, self.updates, last))
+
+
+@jax.jit
+def mode(policy: TanhGaussianPolicy, observations: NDArray[np.float32]) -> jax.Array:
+    """The deterministic actions."""
+    return policy.mode(jnp.asarray(observations))
+
+
+@jax.jit
+def draw(policy: TanhGaussianPolicy, observations: NDArray[np.float32], key: jax.Array) -> jax.Array:
+    """Actions of the stochastic policy."""
+    return policy.sample(jnp.asarray(observations), key)[0]
+
+
+def _first(tree: Any) -> Any:
+    return jax.tree.map(lambda array: array[0], tree)

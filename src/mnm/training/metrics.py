@@ -1,0 +1,100 @@
+"""What a run measures, row by row: metrics.csv, exact and complete, and TensorBoard events beside it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import logging
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tensorboardX import SummaryWriter
+
+FILE = "metrics.csv"
+STEP = "step"
+
+logging.getLogger("tensorboardX.x2num").setLevel(logging.ERROR)  # it warns at every NaN; the row says it already
+
+
+class MetricsWriter:
+    """Writes rows of scalars into a folder; where it holds a metrics.csv already, the new rows go below the old."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._path = folder / FILE
+        self._columns, rows = _read(self._path) if self._path.exists() else ([], [])
+        self._columns = self._columns or [STEP]
+        _replace(self._path, self._columns, rows)  # without a row that a crash left unfinished
+        self._file = self._path.open("a", newline="", encoding="utf-8")
+        runs = len(list(folder.glob("events.out.tfevents.*")))  # names differ by the second only
+        self._events = SummaryWriter(str(folder), filename_suffix=f".{runs}")
+
+    def write(self, step: int, row: Mapping[str, float]) -> None:
+        """Add one row, on disk when this returns. New names become new columns; a slash in a name makes a group."""
+        if STEP in row:
+            raise ValueError(f"the row has a metric {STEP!r}, which is the name of the first column: rename it")
+        values = {name: float(value) for name, value in row.items()}
+        new = [name for name in row if name not in self._columns]
+        if new:
+            self._file.close()
+            self._columns += new
+            _replace(self._path, self._columns, _read(self._path)[1])
+            self._file = self._path.open("a", newline="", encoding="utf-8")
+        cells = [repr(values[name]) if name in values else "" for name in self._columns[1:]]
+        csv.writer(self._file, lineterminator="\n").writerow([int(step), *cells])
+        self._file.flush()
+        for name, value in values.items():
+            self._events.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        """Finish both files."""
+        self._file.close()
+        self._events.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def read_metrics(path: Path) -> dict[str, list[float]]:
+    """The columns of a metrics.csv, `step` first; an empty cell is nan, an unfinished last row is left out."""
+    columns, rows = _read(path)
+    table: dict[str, list[float]] = {name: [] for name in columns}
+    for number, row in enumerate(rows, start=2):
+        for name, cell in zip(columns, row, strict=True):
+            try:
+                table[name].append(float(cell) if cell else math.nan)
+            except ValueError:
+                raise ValueError(f"{path}: row {number}, column {name!r}: {cell!r} is no number") from None
+    return table
+
+
+def _read(path: Path) -> tuple[list[str], list[list[str]]]:
+    """Header and rows, padded with empty cells to the header's length; no header if the file is empty."""
+    text = path.read_text(encoding="utf-8")
+    finished = io.StringIO(text[: text.rfind("\n") + 1])
+    columns, *rows = [row for row in csv.reader(finished) if row] or [[]]
+    if columns and columns[0] != STEP:
+        raise ValueError(f"{path}: no file of metrics: its first column is {columns[0]!r}, not {STEP!r}")
+    for number, row in enumerate(rows, start=2):
+        if len(row) > len(columns):
+            raise ValueError(f"{path}: row {number} has {len(row)} cells, the header {len(columns)}")
+    return columns, [row + [""] * (len(columns) - len(row)) for row in rows]
+
+
+def _replace(path: Path, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Write the whole file, so that a reader sees the old one or the new one and never a part."""
+    temporary = path.with_name(f"{path.name}.tmp")
+    with temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([*row, *[""] * (len(columns) - len(row))] for row in rows)
+    os.replace(temporary, path)
