@@ -56,17 +56,31 @@ class Solve:
     """Print JSON instead of tables."""
 
 
+@dataclass(frozen=True)
+class Train:
+    """Train an agent on a Gymnasium task: mnm train AGENT --env ID. See mnm train --help, mnm train AGENT --help.
+
+    Example: mnm train mnm_approx --env Pendulum-v1 --steps 4000
+    """
+
+
 def main() -> None:
     """The `mnm` command."""
     for stream in (sys.stdout, sys.stderr):  # a terminal without arrows shows question marks
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
+        if sys.argv[1:2] == ["train"]:  # its flags are the agents' settings: only now are the agents imported
+            from mnm.train import train
+
+            sys.exit(train(sys.argv[2:]))
         command = tyro.extras.subcommand_cli_from_dict(
-            {"reproduce": Reproduce, "solve": Solve},
+            {"train": Train, "reproduce": Reproduce, "solve": Solve},
             prog="mnm",
-            description="Joint model-policy optimisation: exact on finite MDPs, figures of the paper by a command.",
+            description="Joint model-policy optimisation: deep agents, exact on finite MDPs, the paper's figures.",
         )
+        if isinstance(command, Train):
+            sys.exit(fail("the agent is missing; mnm train --help names them"))
         sys.exit(reproduce(command) if isinstance(command, Reproduce) else solve(command))
     except KeyboardInterrupt:
         sys.exit(130)

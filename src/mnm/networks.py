@@ -126,9 +126,13 @@ class GaussianDynamics(eqx.Module):
     def distribution(
         self, inputs: Float[Array, "... batch inputs"]
     ) -> tuple[Float[Array, "members batch obs"], Float[Array, "members batch obs"]]:
-        """Mean and log std of the whitened change, by every member."""
+        """Mean and log std of the whitened change, by every member; the std lies between SMALLEST_STD and 1.
+
+        1 is the spread of all changes. The upper bound is soft: a member whose std has run away to a hard one gets no
+        gradient any more, and never comes back.
+        """
         means, log_stds = jnp.split(self.network(inputs), 2, axis=-1)
-        return means, jnp.clip(log_stds, jnp.log(SMALLEST_STD), LARGEST_LOG_STD)
+        return means, jnp.maximum(-jax.nn.softplus(-log_stds), jnp.log(SMALLEST_STD))
 
     def sample(
         self, inputs: Float[Array, "batch inputs"], key: PRNGKeyArray, noise_scale: float = 1.0
@@ -157,7 +161,10 @@ def rewhitened_inputs(network: MLP, before: Whitening, after: Whitening) -> MLP:
 
 
 def rewhitened_outputs(network: MLP, before: Whitening, after: Whitening) -> MLP:
-    """The same function of the data, for outputs (then, if there are any, log stds) in other units than before."""
+    """The same function of the data, for outputs (then, if there are any, log stds) in other units than before.
+
+    Log stds are meant before they are bounded.
+    """
     scale, shift = before.std / after.std, (before.mean - after.mean) / after.std
     weight, bias = network.weights[-1], network.biases[-1]
     dim = len(scale)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -113,6 +114,8 @@ class Learner:
         began, updates_began = time.monotonic(), self.updates
         if self._observations is None:
             self._observations = np.stack([self._reset(i) for i in range(len(self.seeds))])
+            if self.steps >= self.config.random_steps:
+                self._choose_actions()
         while self.steps < end:
             self._step(on_progress)
             phase = "random steps" if self.steps <= self.config.random_steps else "learning"
@@ -145,6 +148,30 @@ class Learner:
     def agent(self, index: int) -> Any:
         """The state of the seed with this index."""
         return jax.tree.map(lambda array: array[index], self.state) if self.many else self.state
+
+    def save(self, path: str | Path, index: int = 0) -> None:
+        """Write the agent of the seed with this index to a file, for `mnm.load`."""
+        from mnm.training.saving import save
+
+        save(self, path, index)
+
+    def counters(self, index: int) -> dict[str, Any]:
+        """What a seed's run is made of besides arrays, as JSON; when it goes on, a new episode starts."""
+        return {
+            "steps": self.steps,
+            "updates": self.updates,
+            "episodes": self.episodes[index],
+            "next_statistics": self._next_statistics,
+            "last_return": self._last_returns[index],
+            "random": self._random[index].bit_generator.state,
+        }
+
+    def set_counters(self, counters: Mapping[str, Any]) -> None:
+        """The inverse, for a learner of one seed."""
+        self.steps, self.updates = int(counters["steps"]), int(counters["updates"])
+        self.episodes, self._last_returns = [int(counters["episodes"])], [float(counters["last_return"])]
+        self._next_statistics = int(counters["next_statistics"])
+        self._random[0].bit_generator.state = counters["random"]
 
     def close(self) -> None:
         """Close the environments."""
@@ -212,8 +239,7 @@ class Learner:
             self.replay = store(self.replay, transitions, many=self.many)
             if self.steps == config.random_steps:
                 self._begin_learning(on_progress)
-                self.state, chosen = act(self.state, current, many=self.many)
-                self._actions = np.asarray(chosen).reshape(len(self.seeds), -1)
+                self._choose_actions()
             return
         self.state, self.replay, chosen, self._losses = train_step(
             self.algorithm.update,
@@ -229,6 +255,11 @@ class Learner:
         self.updates += config.updates_per_step
         self._actions = np.asarray(chosen).reshape(len(self.seeds), -1)
         self._set_statistics()
+
+    def _choose_actions(self) -> None:
+        current = self._observations if self.many else _first(self._observations)
+        self.state, chosen = act(self.state, current, many=self.many)
+        self._actions = np.asarray(chosen).reshape(len(self.seeds), -1)
 
     def _begin_learning(self, on_progress: Callable[[Progress], None] | None) -> None:
         """The random steps are over: whiten, and train the model alone."""

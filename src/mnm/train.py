@@ -1,0 +1,179 @@
+"""`mnm train AGENT --env ID`: one run, or several seeds at once, each in a folder of its own."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from dataclasses import dataclass, field, make_dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from mnm.agents import ALGORITHMS
+from mnm.agents.algorithm import AgentConfig, Algorithm, ConfigError
+from mnm.training.environments import TaskError
+from mnm.training.learner import Learner, Row
+from mnm.training.metrics import MetricsWriter
+from mnm.training.progress import Display
+from mnm.training.saving import config_as_json
+
+BAD_INPUT = 2
+SCALES = ("paper", "cpu", "quick")
+SCALE = "cpu"
+CONFIG = "config.json"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a run needs besides the agent's settings."""
+
+    env: str
+    """The task's Gymnasium id, such as Pendulum-v1."""
+    steps: int = 10_000
+    """Real steps, the random ones included."""
+    seed: int = 0
+    """The (first) seed: of networks, actions and every episode."""
+    seeds: int = 1
+    """How many seeds to train at once, from --seed on, as one vmapped program."""
+    scale: str = SCALE
+    """Which preset the agent's settings start from: paper (for a GPU), cpu, quick (a first look)."""
+    evaluate_every: int = 500
+    """Real steps between two evaluations of the deterministic policy."""
+    evaluation_episodes: int = 10
+    """Episodes per evaluation."""
+    runs: Path = Path("runs")
+    """Folder of all runs."""
+    name: str | None = None
+    """Name of the run's folder; by default ENV-AGENT, then -seedN."""
+    overwrite: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Delete a finished or broken run of the same name first."""
+
+
+def train(arguments: list[str]) -> int:
+    """Parse, check, run; the exit code: 0, 1 failed, 2 bad input."""
+    try:
+        command = tyro.extras.subcommand_cli_from_dict(
+            {name: _command(algorithm, _scale(arguments)) for name, algorithm in ALGORITHMS.items()},
+            prog="mnm train",
+            description="Train an agent on a Gymnasium task with continuous observations and bounded actions.",
+            args=arguments,
+            config=(tyro.conf.OmitArgPrefixes,),
+        )
+        return run(command.algorithm, command, command.config)
+    except (ConfigError, TaskError, RunError) as error:
+        print(f"mnm: {' '.join(str(error).split())}", file=sys.stderr)
+        return BAD_INPUT
+
+
+def run(algorithm: Algorithm, options: Options, config: AgentConfig) -> int:
+    """Train, write metrics and the agents; what was learned before an error or Ctrl-C is kept."""
+    for name in ("steps", "seeds", "evaluate_every", "evaluation_episodes"):
+        if getattr(options, name) < 1:
+            raise RunError(f"--{name.replace('_', '-')} is {getattr(options, name)}, but must be at least 1")
+    if options.seed < 0:
+        raise RunError(f"--seed is {options.seed}, but must be 0 or more")
+    seeds = tuple(range(options.seed, options.seed + options.seeds))
+    name = options.name if options.name is not None else f"{options.env.replace('/', '_')}-{algorithm.name}"
+    folders = {seed: checked_folder(options.runs, f"{name}-seed{seed}", options.overwrite) for seed in seeds}
+    learner = Learner(algorithm, config, options.env, seeds)
+    writers = {}
+    for seed, folder in folders.items():
+        make_folder(folder, algorithm, options, learner.config, seed)
+        writers[seed] = MetricsWriter(folder)
+
+    def on_row(seed: int, step: int, row: Row) -> None:
+        writers[seed].write(step, row)
+        display.row(seed, step, row)
+
+    try:
+        with Display() as display:
+            learner.learn(
+                options.steps,
+                evaluate_every=options.evaluate_every,
+                evaluation_episodes=options.evaluation_episodes,
+                on_row=on_row,
+                on_progress=display.progress,
+            )
+    except TaskError as error:
+        print(f"mnm: {error}", file=sys.stderr)
+        return 1
+    finally:
+        for index, (seed, folder) in enumerate(folders.items()):
+            learner.save(folder / "agent.npz", index)
+            writers[seed].close()
+            print(f"{folder}: config.json, metrics.csv, TensorBoard events, agent.npz ({learner.steps} steps)")
+        learner.close()
+    return 0
+
+
+class RunError(ValueError):
+    """A run that cannot be had as asked for."""
+
+
+def checked_folder(runs: Path, name: str, overwrite: bool) -> Path:
+    """A folder inside `runs` that may be made; an existing run is never overwritten without being told to."""
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,150}", name):
+        raise RunError(f"a run cannot be named {name!r}: use letters, digits, and _ . + - (not first)")
+    folder = runs / name
+    if folder.exists() and not overwrite:
+        raise RunError(f"{folder} exists: choose another --name or --runs, or delete it with --overwrite")
+    if folder.exists() and not (folder / CONFIG).exists():
+        raise RunError(f"{folder} is no run (it has no {CONFIG}): --overwrite does not delete it")
+    return folder
+
+
+def make_folder(folder: Path, algorithm: Algorithm, options: Options, config: AgentConfig, seed: int) -> None:
+    """An empty run folder but for config.json: everything that the run depends on."""
+    described = {
+        "algorithm": algorithm.name,
+        "env": options.env,
+        "seed": seed,
+        "seeds_together": options.seeds,
+        "steps": options.steps,
+        "scale": options.scale,
+        "evaluate_every": options.evaluate_every,
+        "evaluation_episodes": options.evaluation_episodes,
+        "settings": config_as_json(config),
+        "versions": {name: version(name) for name in ("mnm-rl", "jax", "equinox", "optax", "gymnasium", "numpy")},
+    }
+    try:
+        if folder.exists():
+            shutil.rmtree(folder)
+        folder.mkdir(parents=True)
+        (folder / CONFIG).write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise RunError(f"{folder}: {error.strerror}") from error
+
+
+def _scale(arguments: list[str]) -> str:
+    """The value of --scale, needed before the other flags are parsed: it sets their defaults."""
+    scale = SCALE
+    for position, argument in enumerate(arguments):
+        if argument == "--scale" and position + 1 < len(arguments):
+            scale = arguments[position + 1]
+        elif argument.startswith("--scale="):
+            scale = argument.partition("=")[2]
+    if scale not in SCALES:
+        raise RunError(f"--scale is {scale!r}, but must be one of {', '.join(SCALES)}")
+    return scale
+
+
+def _command(algorithm: Algorithm, scale: str) -> Any:
+    """The subcommand of one agent: the options of any run, then the agent's own settings with the scale's values."""
+    preset = algorithm.presets[scale]
+    command = make_dataclass(
+        "Command",
+        [("config", type(preset), field(default=preset))],
+        bases=(Options,),
+        namespace={"algorithm": algorithm},
+        frozen=True,
+        kw_only=True,
+    )
+    offset = " --reward-offset 17" if algorithm.log_returns else ""
+    example = f"mnm train {algorithm.name} --env Pendulum-v1 --steps 4000{offset}"
+    command.__doc__ = f"{algorithm.title}.\n\nExample: {example}"
+    return command

@@ -1,0 +1,61 @@
+"""How a run shows where it is: a bar on a terminal, and a line per evaluation everywhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from mnm.training.learner import Progress as Report
+from mnm.training.learner import Row
+
+
+class Display:
+    """`progress` and `row` are the loop's callbacks; on a terminal a bar stands below the lines."""
+
+    def __init__(self) -> None:
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+            TextColumn("{task.fields[pace]:.0f} updates/s  return {task.fields[last]:.0f}  left"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            disable=not sys.stderr.isatty(),
+        )
+        self._task: TaskID | None = None
+        self._phase = ""
+        self._began, self._updates = time.monotonic(), 0
+
+    def progress(self, report: Report) -> None:
+        """Move the bar."""
+        if report.phase != self._phase:
+            self._phase = report.phase
+            self._began, self._updates = time.monotonic(), report.updates
+            if self._task is not None:
+                self._bar.remove_task(self._task)
+            self._task = self._bar.add_task(report.phase, total=report.total, completed=report.done, pace=0.0, last=0.0)
+        assert self._task is not None
+        pace = (report.updates - self._updates) / max(time.monotonic() - self._began, 1e-9)
+        self._bar.update(self._task, completed=report.done, total=report.total, pace=pace, last=report.last_return)
+
+    def row(self, seed: int, step: int, row: Row) -> None:
+        """Print what an evaluation found."""
+        parts = [f"step {step}", f"seed {seed}", f"return {row['return']:.1f} +- {row['return_std']:.1f}"]
+        names = ("model_return", "q_at_start", "discounted_return", "bound", "log_return", "model_error_1")
+        parts += [f"{name} {row[name]:.3g}" for name in names if name in row]
+        parts += [f"{row['updates_per_s']:.0f} updates/s", f"{row['seconds']:.0f} s"]
+        print(" | ".join(parts), flush=True)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._bar.stop()

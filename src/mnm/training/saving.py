@@ -1,0 +1,154 @@
+"""Agents as files: arrays in a .npz beside a JSON header. Loading executes nothing: no pickle."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from mnm.agents import ALGORITHMS
+from mnm.agents.algorithm import AgentConfig, Algorithm
+from mnm.replay import Replay
+from mnm.training.learner import Learner
+
+FORMAT = 1
+HEADER = "header"
+
+
+class SavedAgentError(ValueError):
+    """A file that is no saved agent, or not the one that was asked for; the message says which and why."""
+
+
+def save(learner: Learner, path: str | Path, index: int = 0) -> None:
+    """Write all that the seed with this index needs to act and to go on learning. An old file is replaced whole."""
+    path = Path(path)
+    state, replay = learner.agent(index), learner.replay
+    if learner.many:
+        replay = jax.tree.map(lambda array: array[index], replay)
+    header = {
+        "format": FORMAT,
+        "algorithm": learner.algorithm.name,
+        "config": config_as_json(learner.config),
+        "task": learner.task_name,
+        "dims": list(learner.dims),
+        "seed": learner.seeds[index],
+        "counters": learner.counters(index),
+    }
+    arrays = {f"array_{number}": array for number, array in enumerate(_pack((state, replay)))}
+    text = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            np.savez(file, allow_pickle=False, **{HEADER: text}, **arrays)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def load(path: str | Path, task: str | Callable[[], gym.Env] | None = None) -> Learner:
+    """The agent saved in a file, ready to predict and to go on learning at the start of a new episode.
+
+    `task` is needed only where the agent's own was no registered Gymnasium id.
+    """
+    path = Path(path)
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            header = json.loads(bytes(file[HEADER]).decode())
+            arrays = [file[f"array_{number}"] for number in range(len(file.files) - 1)]
+        if header["format"] != FORMAT:
+            raise SavedAgentError(f"{path}: saved in format {header['format']}; this version reads format {FORMAT}")
+        algorithm = ALGORITHMS[header["algorithm"]]
+        config = config_from_json(algorithm, header["config"])
+        seed, counters = int(header["seed"]), header["counters"]
+    except FileNotFoundError:
+        raise SavedAgentError(f"{path}: there is no such file") from None
+    except SavedAgentError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        raise SavedAgentError(f"{path}: no saved agent, or a damaged one: {type(error).__name__}: {error}") from error
+    learner = Learner(algorithm, config, header["task"] if task is None else task, (seed,))
+    if list(learner.dims) != header["dims"]:
+        raise SavedAgentError(
+            f"{path}: saved for {header['task']} with (observations, actions) = {tuple(header['dims'])}, but"
+            f" {learner.task_name} has {learner.dims}"
+        )
+    try:
+        learner.state, learner.replay = _unpack((learner.state, learner.replay), arrays)
+        learner.set_counters(counters)
+    except (ValueError, TypeError, KeyError) as error:
+        raise SavedAgentError(f"{path}: a damaged agent: {error}") from error
+    return learner
+
+
+def config_as_json(config: AgentConfig) -> dict[str, Any]:
+    """All settings but the termination function, which belongs to the task."""
+    return {field.name: getattr(config, field.name) for field in fields(config) if field.name != "termination"}
+
+
+def config_from_json(algorithm: Algorithm, settings: dict[str, Any]) -> AgentConfig:
+    """The settings back, lists as tuples."""
+    as_tuples = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
+    kind: Any = type(algorithm.presets["cpu"])
+    config: AgentConfig = kind(**as_tuples)
+    return config
+
+
+def _is_replay(node: Any) -> bool:
+    return isinstance(node, Replay)
+
+
+def _pack(tree: Any) -> list[NDArray]:
+    """The arrays of a PyTree in order; of a replay only the rows that are filled."""
+    packed: list[NDArray] = []
+    for node in jax.tree.leaves(tree, is_leaf=_is_replay):
+        if isinstance(node, Replay):
+            packed += [np.asarray(node.position), np.asarray(node.size)]
+            packed += [np.asarray(column[: int(node.size)]) for column in node.storage]
+        else:
+            packed.append(np.asarray(_key_data(node)))
+    return packed
+
+
+def _unpack(template: Any, arrays: list[NDArray]) -> Any:
+    """The template's PyTree with these arrays, each of which must have the shape and type of its place."""
+    queue = iter(arrays)
+    nodes, structure = jax.tree.flatten(template, is_leaf=_is_replay)
+    filled = [_fill_replay(node, queue) if _is_replay(node) else _fill(node, next(queue, None)) for node in nodes]
+    if next(queue, None) is not None:
+        raise ValueError("it has more arrays than its algorithm needs")
+    return jax.tree.unflatten(structure, filled)
+
+
+def _fill(place: Any, array: NDArray | None, rows: int | None = None) -> Any:
+    data = _key_data(place)
+    shape = data.shape if rows is None else (rows, *data.shape[1:])
+    if array is None or array.shape != shape or array.dtype != data.dtype:
+        found = "nothing" if array is None else f"{array.dtype}{list(array.shape)}"
+        raise ValueError(f"an array is {found} where {data.dtype}{list(shape)} belongs")
+    return jax.random.wrap_key_data(jnp.asarray(array)) if data is not place else jnp.asarray(array)
+
+
+def _fill_replay(replay: Replay, queue: Any) -> Replay:
+    position, size = (_fill(place, next(queue, None)) for place in (replay.position, replay.size))
+    count = int(size)
+    if not (0 <= count <= replay.capacity and 0 <= int(position) < replay.capacity):
+        raise ValueError(f"a replay of {replay.capacity} rows says that it holds {count} up to row {int(position)}")
+    storage = type(replay.storage)(
+        *(column.at[:count].set(_fill(column, next(queue, None), count)) for column in replay.storage)
+    )
+    return Replay(storage, position, size)
+
+
+def _key_data(array: Any) -> Any:
+    return jax.random.key_data(array) if jnp.issubdtype(array.dtype, jax.dtypes.prng_key) else array
