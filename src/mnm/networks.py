@@ -1,11 +1,12 @@
 """Networks as Equinox modules that act on whole batches: MLPs and ensembles of them, policy, whitened dynamics.
 
-An ensemble is an MLP whose arrays have one more axis in front: matrix products broadcast over it, so that all members
-are one batched product.
+An ensemble is an MLP whose arrays have one more axis in front. Its members' products are written out one by one: on a
+CPU that is faster than one batched product, on one thread by a factor of two.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TypeVar
 
@@ -41,10 +42,27 @@ class MLP(eqx.Module):
 
     def __call__(self, inputs: Float[Array, "... inputs"]) -> Float[Array, "... outputs"]:
         """[batch, in] -> [batch, out]; an ensemble: [batch, in] or [members, batch, in] -> [members, batch, out]."""
-        *hidden, last = zip(self.weights, self.biases, strict=True)
-        for weight, bias in hidden:
-            inputs = jax.nn.relu(inputs @ weight + bias)
-        return inputs @ last[0] + last[1]
+        if self.weights[0].ndim == 2:
+            return _forward(self.weights, self.biases, inputs)
+        members = self.weights[0].shape[0]
+        weights, biases = ([jnp.split(array, members) for array in arrays] for arrays in (self.weights, self.biases))
+        return jnp.stack(
+            [
+                _forward(
+                    [weight[member][0] for weight in weights],
+                    [bias[member][0] for bias in biases],
+                    inputs if inputs.ndim == 2 else inputs[member],
+                )
+                for member in range(members)
+            ]
+        )
+
+
+def _forward(weights: Sequence[Array], biases: Sequence[Array], inputs: Array) -> Array:
+    *hidden, last = zip(weights, biases, strict=True)
+    for weight, bias in hidden:
+        inputs = jax.nn.relu(inputs @ weight + bias)
+    return inputs @ last[0] + last[1]
 
 
 class Whitening(eqx.Module):

@@ -78,7 +78,7 @@ def init_actor_critic(config: SACConfig, observation_dim: int, action_dim: int, 
     policy_key, critics_key = jax.random.split(key)
     policy = TanhGaussianPolicy(policy_key, observation_dim, action_dim, config.hidden)
     critics = MLP(critics_key, (observation_dim + action_dim, *config.hidden, 1), members=2)
-    log_temperature = jnp.log(jnp.asarray(config.initial_temperature))
+    log_temperature = jnp.log(jnp.asarray(config.initial_temperature, jnp.float32))  # a weak type would compile twice
     optimiser = optax.adam(config.learning_rate)
     states = (optimiser.init(parameters) for parameters in (policy, critics, log_temperature))
     # A copy of the arrays: buffers that are donated must not be shared.

@@ -176,8 +176,8 @@ def init_world(config: ModelConfig, observation_dim: int, action_dim: int, key: 
         Whitening.identity(inputs),
         Whitening.identity(observation_dim),
         Whitening.identity(1),
-        jnp.asarray(-jnp.inf),
-        jnp.asarray(jnp.inf),
+        jnp.asarray(-jnp.inf, jnp.float32),
+        jnp.asarray(jnp.inf, jnp.float32),
     )
     dynamics = GaussianDynamics(dynamics_key, observation_dim, action_dim, config.model_hidden, config.members)
     rewards = MLP(rewards_key, (inputs, *config.outcome_hidden, 1))

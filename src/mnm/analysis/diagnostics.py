@@ -218,7 +218,9 @@ def imagined_returns(
             if offset > 0:
                 gain = gain + discount * (1 - rows.continues) * absorbing_log_value(offset, discount)
             bound = bound + discount**t * alive * gain
-        return rows.next_observations, alive * rows.continues, total, bound
+        alive = alive * rows.continues
+        # A row that has ended stays where it is: what follows counts nothing, but must not overflow.
+        return jnp.where(alive[:, None] > 1e-6, rows.next_observations, observations), alive, total, bound
 
     nothing = jnp.zeros(len(starts))
     carry = jax.lax.fori_loop(0, time_limit, step, (starts, nothing + 1.0, nothing, nothing))

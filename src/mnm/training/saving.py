@@ -63,7 +63,7 @@ def load(path: str | Path, task: str | Callable[[], gym.Env] | None = None) -> L
     """
     path = Path(path)
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             header = json.loads(bytes(file[HEADER]).decode())
             arrays = [file[f"array_{number}"] for number in range(len(file.files) - 1)]
         if header["format"] != FORMAT:

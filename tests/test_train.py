@@ -1,0 +1,112 @@
+"""`mnm train`: the real command's first steps for every agent, what it writes, and how it fails."""
+
+import json
+
+import numpy as np
+import pytest
+
+import mnm
+from mnm.agents import ALGORITHMS
+from mnm.train import train
+from mnm.training.metrics import read_metrics
+
+SMALL = ["--scale", "quick", "--random-steps", "60", "--evaluate-every", "50", "--evaluation-episodes", "1"]
+MODEL = ["--warmup-updates", "20", "--members", "2", "--model-buffer", "2000"]
+LOSSES = {"critic_loss", "actor_loss", "entropy", "temperature"}
+
+
+def command(name, runs, *more):
+    """The first 100 steps, 60 of them random."""
+    model = [] if name == "sac" else MODEL
+    offset = ["--reward-offset", "17"] if ALGORITHMS[name].log_returns else []
+    return [name, "--env", "Pendulum-v1", "--steps", "100", "--runs", str(runs), *SMALL, *model, *offset, *more]
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_the_first_hundred_steps(name, tmp_path, capsys):
+    assert train(command(name, tmp_path)) == 0
+    folder = tmp_path / f"Pendulum-v1-{name}-seed0"
+    assert "step 100 | seed 0 | return -" in capsys.readouterr().out
+    written = json.loads((folder / "config.json").read_text())
+    assert (written["algorithm"], written["scale"], written["settings"]["random_steps"]) == (name, "quick", 60)
+    assert list(folder.glob("events.out.tfevents.*"))
+
+    metrics = read_metrics(folder / "metrics.csv")
+    assert metrics["step"] == [50, 100]
+    warm_up = 0 if name == "sac" else 20
+    assert metrics["updates"] == [0, warm_up + 40 * 2]
+    expected = LOSSES | {"return", "q_at_start", "discounted_return"}
+    if name != "sac":
+        expected |= {"model_loss", "model_return", "model_error_1", "constant_error_1", "model_error_10"}
+    if hasattr(ALGORITHMS[name].presets["quick"], "classifier_hidden"):
+        expected |= {"classifier_accuracy", "held_out_accuracy", "calibration_error"}
+    if ALGORITHMS[name].log_returns:
+        expected |= {"bound", "log_return"}
+    assert expected <= set(metrics)
+    assert all(np.isfinite(metrics[column][-1]) for column in expected - {"model_return", "bound", "model_error_10"})
+
+    agent = mnm.load(folder / "agent.npz")
+    assert agent.steps == 100
+    assert agent.predict(np.array([1.0, 0.0, 0.0])).shape == (1,)
+
+
+def test_seeds_together_have_a_folder_each(tmp_path):
+    assert train(command("sac", tmp_path, "--seeds", "2", "--seed", "3")) == 0
+    returns = [read_metrics(tmp_path / f"Pendulum-v1-sac-seed{seed}" / "metrics.csv")["return"] for seed in (3, 4)]
+    assert returns[0] != returns[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("sac --env Pendulm-v1", "nearest ids: Pendulum-v1"),
+        ("sac --env CartPole-v1", "supported are Box actions"),
+        ("sac --env Pendulum-v1 --scale large", "must be one of paper, cpu, quick"),
+        ("sac --env Pendulum-v1 --name ../away", "cannot be named"),
+        ("sac --env Pendulum-v1 --steps 0", "--steps is 0"),
+        ("sac --env Pendulum-v1 --seeds 0", "--seeds is 0"),
+        ("sac --env Pendulum-v1 --seed -1", "--seed is -1"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_no_folder(arguments, message, tmp_path, capsys):
+    assert train([*arguments.split(), "--runs", str(tmp_path / "runs")]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("arguments", ["sac", "sax --env Pendulum-v1", "sac --env Pendulum-v1 --btch-size 3"])
+def test_what_the_parser_refuses_ends_with_code_2(arguments):
+    with pytest.raises(SystemExit) as stopped:
+        train(arguments.split())
+    assert stopped.value.code == 2
+
+
+def test_an_impossible_setting_is_named(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        train(["sac", "--env", "Pendulum-v1", "--batch-size", "0"])
+    assert stopped.value.code == 2
+    assert "batch_size is 0" in "".join(capsys.readouterr())
+
+
+def test_a_reward_without_logarithm_stops_the_run_and_names_it(tmp_path, capsys):
+    arguments = ["mnm", "--env", "Pendulum-v1", "--steps", "10", "--runs", str(tmp_path), *SMALL, *MODEL]
+    assert train(arguments) == 1
+    error = capsys.readouterr().err
+    assert "the reward -" in error
+    assert "set reward_offset above" in error
+
+
+def test_an_existing_run_is_kept_unless_told(tmp_path, capsys):
+    short = ["sac", "--env", "Pendulum-v1", "--steps", "5", "--runs", str(tmp_path), *SMALL]
+    assert train(short) == 0
+    mark = tmp_path / "Pendulum-v1-sac-seed0" / "mark"
+    mark.touch()
+    assert train(short) == 2
+    assert "exists" in capsys.readouterr().err
+    assert mark.exists()
+    assert train([*short, "--overwrite"]) == 0
+    assert not mark.exists()
+    (tmp_path / "precious-seed0").mkdir()
+    assert train([*short, "--overwrite", "--name", "precious"]) == 2
