@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 BENCH_INSTALLED := $(VENV)/.installed-bench
+RIVALS := .venv-bench
+RIVALS_INSTALLED := $(RIVALS)/.installed
 SOURCES := src tests bench
 
 .PHONY: install run test lint types bench clean
@@ -22,8 +24,16 @@ $(BENCH_INSTALLED): $(INSTALLED)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'
 	@touch $@
 
+# Other libraries, in an environment of their own: they want other versions, and one of them the wrong hydra.
+$(RIVALS_INSTALLED): bench/rivals.txt constraints.txt
+	test -x $(RIVALS)/bin/python || $(PYTHON) -m venv $(RIVALS)
+	$(RIVALS)/bin/python -m pip install --quiet -c constraints.txt -r bench/rivals.txt
+	$(RIVALS)/bin/python -m pip install --quiet -c constraints.txt --no-deps mbrl
+	@touch $@
+
 run: $(INSTALLED)
 	$(BIN)/mnm reproduce
+	$(BIN)/mnm train mnm_approx --env Pendulum-v1 --scale quick --steps 600 --runs results/runs --overwrite
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -n auto --dist loadfile
@@ -35,8 +45,9 @@ lint: $(INSTALLED)
 types: $(INSTALLED)
 	$(BIN)/mypy
 
-bench: $(BENCH_INSTALLED)
+bench: $(BENCH_INSTALLED) $(RIVALS_INSTALLED)
 	$(BIN)/python bench/tabular.py
+	$(BIN)/python bench/deep.py
 
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(RIVALS) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

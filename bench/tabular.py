@@ -8,15 +8,13 @@ from __future__ import annotations
 import resource
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
+from measure import report, seconds
 from mnm.figures.base import write_csv
 from mnm.figures.style import BLUE, ORANGE, STYLE
 from mnm.tabular import TabularMDP, random_grid, solve
@@ -27,20 +25,6 @@ from obvious_q_learning import learn_obviously
 
 TOLERANCE = 1e-6
 FOLDER = Path("results/bench")
-
-
-def seconds(function: Callable[[], Any], repeats: int = 1) -> tuple[float, Any]:
-    """The shortest of a few timings, and the last result."""
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        result = function()
-        times.append(time.perf_counter() - start)
-    return min(times), result
-
-
-def report(what: str, measured: str, target: str, met: bool) -> None:
-    print(f"{what:58} {measured:42} {target:18} {'ok' if met else 'MISSED'}", flush=True)
 
 
 def q_learning() -> None:

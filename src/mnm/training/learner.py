@@ -6,6 +6,7 @@ seeds can run as one vmapped program, each in its own environment.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -106,10 +107,21 @@ class Learner:
         """Take `steps` more real steps with every seed.
 
         Every `evaluate_every` steps, and at the end, the deterministic policy is evaluated on episodes of its own, and
-        on_row(seed, step, row) gets what was measured.
+        on_row(seed, step, row) gets what was measured. Without callbacks, a terminal shows both.
         """
         if steps < 0:
             raise ValueError(f"steps is {steps}, but must be 0 or more")
+        if on_row is None and on_progress is None and sys.stderr.isatty():
+            from mnm.training.progress import Display
+
+            with Display() as display:
+                return self.learn(
+                    steps,
+                    evaluate_every=evaluate_every,
+                    evaluation_episodes=evaluation_episodes,
+                    on_row=display.row,
+                    on_progress=display.progress,
+                )
         end = self.steps + steps
         began, updates_began = time.monotonic(), self.updates
         if self._observations is None:

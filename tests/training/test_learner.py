@@ -1,0 +1,248 @@
+"""The environment loop, with agents that are as small as can be."""
+
+from dataclasses import replace
+
+import gymnasium as gym
+import jax
+import numpy as np
+import pytest
+
+from mnm.agents import ALGORITHMS
+from mnm.training.environments import TaskError, episode_seed
+from mnm.training.learner import Learner
+
+TINY = {"hidden": (8,), "batch_size": 8, "updates_per_step": 1, "replay_capacity": 500}
+SAC = replace(ALGORITHMS["sac"].presets["quick"], **TINY, random_steps=20)
+MODEL = {"model_hidden": (8,), "outcome_hidden": (8,), "classifier_hidden": (8,), "members": 2, "model_buffer": 64}
+APPROX = replace(ALGORITHMS["mnm_approx"].presets["quick"], **TINY, **MODEL, random_steps=16, warmup_updates=10)
+NO_LEARNING = 10_000
+
+
+class Counting(gym.Env):
+    """Observes (episode, step). Episodes have 3 steps: odd ones end, even ones are cut off. Remembers all it is told."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    action_space = gym.spaces.Box(np.array([0.0, -4.0]), np.array([10.0, 0.0]), dtype=np.float64)
+
+    def __init__(self, reward=1.0):
+        self.reward, self.episode, self.steps = reward, 0, 0
+        self.seeds, self.actions = [], []
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.seeds.append(seed)
+        self.episode, self.steps = self.episode + 1, 0
+        return np.array([self.episode, 0.0]), {}
+
+    def step(self, action):
+        self.steps += 1
+        self.actions.append(action)
+        over, odd = self.steps == 3, self.episode % 2 == 1
+        return np.array([self.episode, self.steps]), self.reward, over and odd, over and not odd, {}
+
+
+def made_environments():
+    """A task that remembers the environments that it made; the last is the evaluation's."""
+    made = []
+
+    def task():
+        made.append(Counting())
+        return made[-1]
+
+    return task, made
+
+
+def parameters(learner, index=0):
+    agent = learner.agent(index)
+    trained = (agent.actor_critic, getattr(agent, "world", None), getattr(agent, "classifier", None))
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(trained)]
+
+
+def equal(first, second):
+    return all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def pendulum(name="sac", config=SAC, seeds=(0,), steps=30, evaluate_every=1_000, **options):
+    learner = Learner(ALGORITHMS[name], config, "Pendulum-v1", seeds)
+    learner.learn(steps, evaluate_every=evaluate_every, evaluation_episodes=1, **options)
+    learner.close()
+    return learner
+
+
+@pytest.fixture(scope="module")
+def sac_run():
+    return pendulum()
+
+
+@pytest.fixture(scope="module")
+def approx_run():
+    rows, progress = [], []
+    learner = pendulum(
+        "mnm_approx",
+        APPROX,
+        steps=20,
+        evaluate_every=8,
+        on_row=lambda *row: rows.append(row),
+        on_progress=progress.append,
+    )
+    return learner, rows, progress
+
+
+def test_rows_say_what_was_measured(approx_run):
+    learner, rows, _ = approx_run
+    assert [(seed, step) for seed, step, _ in rows] == [(0, 8), (0, 16), (0, 20)]
+    measured = {"return", "return_std", "updates", "episode_return", "seconds", "updates_per_s"}
+    before, warmed_up, learned = (row for _, _, row in rows)
+    assert set(before) == measured
+    assert np.isnan(before["episode_return"])  # no training episode is over yet
+    diagnosed = {"q_at_start", "model_error_1", "model_error_10", "held_out_accuracy", "model_return"}
+    model_losses = {"model_loss", "classifier_loss", "classifier_accuracy", "reward_loss", "continue_loss"}
+    assert measured | diagnosed | model_losses <= set(warmed_up)
+    assert "critic_loss" not in warmed_up
+    assert set(warmed_up) | {"critic_loss", "actor_loss", "entropy", "temperature"} <= set(learned)
+    assert [row["updates"] for _, _, row in rows] == [0, 10, 14]
+    assert -2000 < learned["return"] < 0
+    assert learned["return_std"] == 0
+    assert all(type(value) is float for value in learned.values())
+    assert learner.steps == 20
+    assert learner.updates == 14
+    assert int(learner.replay.size) == 20
+
+
+def test_progress_goes_through_the_phases(approx_run):
+    _, rows, progress = approx_run
+    phases = [p.phase for p in progress]
+    # The warm-up is within the last random step.
+    assert phases == ["random steps"] * 15 + ["model warm-up", "random steps"] + ["learning"] * 4
+    warm_up = progress[15]
+    assert (warm_up.done, warm_up.total, warm_up.updates) == (10, 10, 10)
+    assert (progress[-1].done, progress[-1].total, progress[-1].updates) == (20, 20, 14)
+    assert progress[-1].last_return == rows[1][2]["return"]
+
+
+def test_two_runs_are_bit_equal_and_another_seed_is_not(sac_run, approx_run):
+    assert equal(parameters(pendulum()), parameters(sac_run))
+    assert not equal(parameters(pendulum(seeds=(1,))), parameters(sac_run))
+    again = pendulum("mnm_approx", APPROX, steps=20, evaluate_every=8)
+    assert equal(parameters(again), parameters(approx_run[0]))
+    assert equal(jax.tree.leaves(again.replay), jax.tree.leaves(approx_run[0].replay))
+
+
+def test_more_evaluations_do_not_change_what_is_learned(sac_run):
+    assert equal(parameters(pendulum(evaluate_every=7)), parameters(sac_run))
+
+
+def test_learning_twice_is_learning_once(sac_run):
+    learner = Learner(ALGORITHMS["sac"], SAC, "Pendulum-v1")
+    for steps in (13, 0, 12, 5):
+        learner.learn(steps, evaluation_episodes=1)
+    assert equal(parameters(learner), parameters(sac_run))
+    learner.close()
+
+
+def test_seeds_together_are_close_to_single_runs(sac_run):
+    together = pendulum(seeds=(0, 1), steps=22)
+    for index, seed in enumerate((0, 1)):
+        alone = pendulum(seeds=(seed,), steps=22)
+        for name, column in alone.replay.storage._asdict().items():
+            of_seed = np.asarray(getattr(together.replay.storage, name))[index]
+            np.testing.assert_array_equal(of_seed[:20], column[:20])  # the random steps
+            np.testing.assert_allclose(of_seed[20:22], column[20:22], atol=1e-4)
+        for a, b in zip(parameters(together, index), parameters(alone), strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-4)
+    assert not np.array_equal(together.replay.storage.actions[0], together.replay.storage.actions[1])
+
+
+def test_an_end_is_stored_as_an_end_and_a_cut_as_going_on():
+    task, _ = made_environments()
+    learner = Learner(ALGORITHMS["sac"], replace(SAC, random_steps=NO_LEARNING), task)
+    learner.learn(9, evaluation_episodes=1)
+    stored = jax.tree.map(lambda column: np.asarray(column[:9]), learner.replay.storage)
+    np.testing.assert_array_equal(stored.continues, [1, 1, 0, 1, 1, 1, 1, 1, 0])
+    # The last next observation of an episode is its own, not the next episode's first.
+    np.testing.assert_array_equal(stored.observations, [(e, t) for e in (1, 2, 3) for t in range(3)])
+    np.testing.assert_array_equal(stored.next_observations, [(e, t + 1) for e in (1, 2, 3) for t in range(3)])
+    np.testing.assert_array_equal(stored.rewards, 1.0)
+
+
+def test_every_episode_begins_with_its_own_seed():
+    task, made = made_environments()
+    learner = Learner(ALGORITHMS["sac"], replace(SAC, random_steps=NO_LEARNING), task, seeds=(7, 3))
+    learner.learn(8, evaluate_every=4, evaluation_episodes=2)
+    first, second, evaluation = made
+    assert first.seeds == [episode_seed(7, "training", number) for number in range(3)]
+    assert second.seeds == [episode_seed(3, "training", number) for number in range(3)]
+    assert evaluation.seeds == 2 * [episode_seed(seed, "evaluation", i) for seed in (7, 3) for i in range(2)]
+
+
+def test_actions_reach_the_task_in_its_units_and_the_replay_in_the_agents():
+    task, made = made_environments()
+    learner = Learner(ALGORITHMS["sac"], replace(SAC, random_steps=NO_LEARNING), task)
+    learner.learn(50, evaluation_episodes=1)
+    stored = np.asarray(learner.replay.storage.actions[:50])
+    assert (np.abs(stored) <= 1).all()
+    assert (np.abs(stored).max(axis=0) > 0.8).all()
+    np.testing.assert_allclose(made[0].actions, np.array([0.0, -4.0]) + (stored + 1) / 2 * np.array([10.0, 4.0]))
+
+
+SMALL = {"hidden": (4,), "model_hidden": (4,), "outcome_hidden": (4,), "classifier_hidden": (4,), "members": 1}
+
+
+@pytest.fixture(scope="module", params=["mnm", "mnm_tight"])
+def log_agent(request):
+    algorithm = ALGORITHMS[request.param]
+    return algorithm, replace(algorithm.presets["quick"], **SMALL, replay_capacity=500, random_steps=NO_LEARNING)
+
+
+def test_a_reward_without_a_logarithm_stops_the_run_and_is_named(log_agent):
+    algorithm, config = log_agent
+    with pytest.raises(TaskError, match=r"Counting: episode 1: the reward -0\.5 plus .* 0\.5 .*reward_offset above 0\.5"):
+        Learner(algorithm, replace(config, reward_offset=0.5), lambda: Counting(reward=-0.5)).learn(3)
+    Learner(algorithm, replace(config, reward_offset=0.75), lambda: Counting(reward=-0.5)).learn(4)
+
+
+def test_an_end_without_an_offset_stops_mnm_only(log_agent):
+    algorithm, config = log_agent
+    learner = Learner(algorithm, config, Counting)
+    if algorithm.name == "mnm":
+        with pytest.raises(TaskError, match=r"Counting: episode 1: the episode ended.*reward_offset above 0"):
+            learner.learn(3, evaluation_episodes=1)
+    else:
+        learner.learn(3, evaluation_episodes=1)
+    assert learner.episodes == [1] if algorithm.name == "mnm" else [2]
+
+
+def test_predictions_are_in_the_task_s_shape_and_units():
+    learner = Learner(ALGORITHMS["sac"], SAC, Counting)
+    observations = np.array([[1.0, 0.0], [5.0, -2.0], [0.0, 30.0]])
+    actions = learner.predict(observations)
+    modes = np.asarray(learner.policy(0).mode(observations.astype(np.float32)))
+    np.testing.assert_allclose(actions, np.array([0.0, -4.0]) + (modes + 1) / 2 * np.array([10.0, 4.0]), rtol=1e-6)
+    one = learner.predict(observations[1])
+    assert one.shape == (2,)
+    np.testing.assert_allclose(one, actions[1], rtol=1e-5)
+    draws = [learner.predict(observations, deterministic=False, seed=seed) for seed in (0, 0, 1)]
+    np.testing.assert_array_equal(draws[0], draws[1])
+    assert not np.allclose(draws[0], draws[2])
+    assert (draws[0] >= [0.0, -4.0]).all()
+    assert (draws[0] <= [10.0, 0.0]).all()
+    with pytest.raises(ValueError, match="the observation has 3 entries, but Counting has 2"):
+        learner.predict(np.zeros((4, 3)))
+
+
+def test_statistics_are_set_after_the_random_steps_and_at_every_doubling():
+    sizes = []
+
+    def spy(state, replay, size):
+        """Runs when it is compiled, which is once for every size."""
+        sizes.append(size)
+        return state
+
+    learner = Learner(replace(ALGORITHMS["sac"], prepare=spy), replace(SAC, replay_capacity=100), "Pendulum-v1")
+    learner.learn(19, evaluation_episodes=1)
+    assert sizes == []
+    learner.learn(20, evaluation_episodes=1)
+    assert sizes == [20]
+    learner.learn(130, evaluation_episodes=1)
+    assert sizes == [20, 40, 80, 100]  # the last at 160 steps, of which 100 are kept
+    learner.close()
