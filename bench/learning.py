@@ -37,9 +37,9 @@ EXPERIMENTS = (
     (PENDULUM, "vmbpo", ONE, ()),
     (PENDULUM, "vaml", ONE, ()),
     (PENDULUM, "value_weighted", ONE, ()),
-    (INVERTED, "mnm_approx", FIVE, ()),
     (PENDULUM, "mbpo", FIVE, ()),
     (PENDULUM, "sac", FIVE, ()),
+    (INVERTED, "mnm_approx", FIVE, ()),
 )
 COLOURS = {
     "sac": ORANGE,

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import equinox as eqx
 import jax
@@ -43,7 +42,7 @@ class AdversarialConfig(ModelConfig):
     classifier_hidden: tuple[int, ...] = (1024, 1024)
     """Hidden layers of the classifier."""
     input_noise: float = 0.1
-    """Standard deviation of the noise on the classifier's whitened inputs while it and the model learn."""
+    """Standard deviation of the noise on the classifier's whitened inputs, wherever it is asked."""
     smoothing: float = 0.1
     """Label smoothing of the classifier's negatives."""
     value_delay: int = 200_000
@@ -58,6 +57,10 @@ SETTINGS: dict[str, dict[str, Any]] = {
 """What each scale changes."""
 
 
+NOISE_STREAM = 1_000
+"""Of the classifier's noise in the rewards: beyond the numbers that splitting a key uses."""
+
+
 class Classifier(eqx.Module):
     """The network and its optimiser's state."""
 
@@ -65,11 +68,18 @@ class Classifier(eqx.Module):
     """Whitened (s, a, s' - s) -> logit of being real."""
     optimiser: optax.OptState
 
-    def logits(self, world: World, transitions: Transitions) -> Float[Array, " batch"]:
-        """Without input noise."""
+    def logits(
+        self, world: World, transitions: Transitions, input_noise: float, key: PRNGKeyArray
+    ) -> Float[Array, " batch"]:
+        """The logits of transitions with the noise that the classifier was trained with.
+
+        The ratio that it knows is that of noisy densities. At noisy samples of the model its mean logarithm is minus
+        their divergence, never above 0; at samples without noise, near the centres, it can be far above.
+        """
         inputs = world.inputs(transitions.observations, transitions.actions)
         changes = world.changes(transitions.observations, transitions.next_observations)
-        return self.network(jnp.concatenate([inputs, changes], axis=-1))[..., 0]
+        rows = jnp.concatenate([inputs, changes], axis=-1)
+        return self.network(rows + input_noise * jax.random.normal(key, rows.shape))[..., 0]
 
 
 class AdversarialState(AgentState):
@@ -99,9 +109,11 @@ def prepare(state: AdversarialState, replay: Replay, size: int) -> AdversarialSt
     return eqx.tree_at(lambda s: (s.world, s.classifier.network), state, (world, network))
 
 
-def log_ratios(config: AdversarialConfig, state: AdversarialState, experience: Transitions) -> Float[Array, " batch"]:
-    """log p/q of imagined transitions, by the classifier."""
-    return log_ratio(state.classifier.logits(state.world, experience), config.smoothing)
+def log_ratios(
+    config: AdversarialConfig, world: World, classifier: Classifier, experience: Transitions, key: PRNGKeyArray
+) -> Float[Array, " batch"]:
+    """log p/q of transitions, by the classifier, at one draw of its input noise."""
+    return log_ratio(classifier.logits(world, experience, config.input_noise, key), config.smoothing)
 
 
 def update_model_and_classifier(
@@ -170,8 +182,18 @@ def warm_up(
     return AdversarialState(state.actor_critic, world, state.imagined, key, classifier), metrics
 
 
-Targets = Callable[[Any, AdversarialState, Transitions, Float[Array, " batch"]], Float[Array, " batch"]]
-"""(config, state, imagined transitions, V(s')) -> the critics' targets."""
+class Targets(Protocol):
+    """(config, state, imagined transitions, V(s'), key of the classifier's noise) -> the critics' targets."""
+
+    def __call__(  # noqa: D102
+        self,
+        config: Any,
+        state: AdversarialState,
+        experience: Transitions,
+        values: Float[Array, " batch"],
+        key: PRNGKeyArray,
+        /,
+    ) -> Float[Array, " batch"]: ...
 
 
 def update_with(
@@ -189,6 +211,11 @@ def update_with(
     """
     key, batch_key, policy_key, model_key = jax.random.split(state.key, 4)
     batch = replay.sample(batch_key, config.batch_size)
-    actor_critic, imagined, metrics = improve_policy(config, state, batch, policy_key, partial(targets, config, state))
+    noise_key = jax.random.fold_in(state.key, NOISE_STREAM)
+
+    def targets_of(experience: Transitions, values: Float[Array, " batch"]) -> Float[Array, " batch"]:
+        return targets(config, state, experience, values, noise_key)
+
+    actor_critic, imagined, metrics = improve_policy(config, state, batch, policy_key, targets_of)
     world, classifier, model_metrics = update_model_and_classifier(config, state, batch, number, model_key, value_term)
     return AdversarialState(actor_critic, world, imagined, key, classifier), metrics | model_metrics

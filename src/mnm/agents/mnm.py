@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from mnm.agents.adversarial import (
     SETTINGS,
@@ -45,12 +45,16 @@ def update(
 
 
 def targets(
-    config: MnMConfig, state: AdversarialState, experience: Transitions, values: Float[Array, " batch"]
+    config: MnMConfig,
+    state: AdversarialState,
+    experience: Transitions,
+    values: Float[Array, " batch"],
+    key: PRNGKeyArray,
 ) -> Float[Array, " batch"]:
     """(1-discount) log r + discount log p/q + ... + discount V(s')."""
     rewards = mnm_reward(
         experience.rewards + config.reward_offset,
-        log_ratios(config, state, experience),
+        log_ratios(config, state.world, state.classifier, experience, key),
         config.discount,
         ratio_weight=config.discount,
     )

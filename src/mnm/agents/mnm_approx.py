@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from mnm.agents.adversarial import (
     SETTINGS,
@@ -46,7 +46,11 @@ def update(
 
 
 def targets(
-    config: AdversarialConfig, _: AdversarialState, experience: Transitions, values: Float[Array, " batch"]
+    config: AdversarialConfig,
+    _: AdversarialState,
+    experience: Transitions,
+    values: Float[Array, " batch"],
+    __: PRNGKeyArray,
 ) -> Float[Array, " batch"]:
     """r + discount V(s')."""
     return td_target(experience.rewards, experience.continues, values, config.discount)

@@ -6,7 +6,7 @@ policy maximises log Q. At the best model, q ~ p V(s'), all samples have the sam
 
 from __future__ import annotations
 
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from mnm.agents.adversarial import AdversarialState, init, log_ratios, prepare, update_with, warm_up
 from mnm.agents.algorithm import Algorithm, Metrics
@@ -23,12 +23,16 @@ def update(
 
 
 def targets(
-    config: MnMConfig, state: AdversarialState, experience: Transitions, log_values: Float[Array, " batch"]
+    config: MnMConfig,
+    state: AdversarialState,
+    experience: Transitions,
+    log_values: Float[Array, " batch"],
+    key: PRNGKeyArray,
 ) -> Float[Array, " batch"]:
     """log( r + discount (p/q) exp l(s') )."""
     return tight_target(
         experience.rewards + config.reward_offset,
-        log_ratios(config, state, experience),
+        log_ratios(config, state.world, state.classifier, experience, key),
         experience.continues,
         log_values,
         config.discount,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from mnm.agents.adversarial import (
     SETTINGS,
@@ -44,10 +44,16 @@ def update(
 
 
 def targets(
-    config: VMBPOConfig, state: AdversarialState, experience: Transitions, values: Float[Array, " batch"]
+    config: VMBPOConfig,
+    state: AdversarialState,
+    experience: Transitions,
+    values: Float[Array, " batch"],
+    key: PRNGKeyArray,
 ) -> Float[Array, " batch"]:
     """r + (1/temperature) log p/q + discount V(s')."""
-    rewards = vmbpo_reward(experience.rewards, log_ratios(config, state, experience), config.risk_temperature)
+    rewards = vmbpo_reward(
+        experience.rewards, log_ratios(config, state.world, state.classifier, experience, key), config.risk_temperature
+    )
     return td_target(rewards, experience.continues, values, config.discount)
 
 

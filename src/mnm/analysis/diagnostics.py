@@ -15,11 +15,11 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.typing import NDArray
 
-from mnm.agents.adversarial import AdversarialState, Classifier
+from mnm.agents.adversarial import AdversarialState, Classifier, log_ratios
 from mnm.agents.algorithm import Algorithm
 from mnm.agents.sac import ActorCritic, q_values
 from mnm.agents.world_model import World
-from mnm.losses.classifier import classifier_accuracy, log_ratio
+from mnm.losses.classifier import classifier_accuracy
 from mnm.losses.reward import absorbing_log_value, mnm_reward
 from mnm.replay import Transitions
 
@@ -169,9 +169,13 @@ def classifier_diagnostics(
     The probability of being real is p/(p+q) from the log ratio: the smoothing of the labels is undone.
     """
     inputs = world.inputs(rows.observations, rows.actions)
-    changes = world.slow_dynamics.sample(inputs, key)
+    model_key, *noise_keys = jax.random.split(key, 3)
+    changes = world.slow_dynamics.sample(inputs, model_key)
     fakes = rows._replace(next_observations=world.next_observations(rows.observations, changes))
-    real, fake = (log_ratio(classifier.logits(world, part), config.smoothing) for part in (rows, fakes))
+    real, fake = (
+        log_ratios(config, world, classifier, part, noise_key)
+        for part, noise_key in zip((rows, fakes), noise_keys, strict=True)
+    )
     return {
         "held_out_accuracy": classifier_accuracy(real, fake),
         "calibration_error": calibration_error(jax.nn.sigmoid(real), jax.nn.sigmoid(fake)),
@@ -209,11 +213,12 @@ def imagined_returns(
     def step(t: Array, carry: tuple[Array, ...]) -> tuple[Array, ...]:
         observations, alive, total, bound = carry
         actions = actor_critic.policy.mode(observations)
-        rows = world.step(world.slow_dynamics, config.termination, observations, actions, jax.random.fold_in(key, t))
+        model_key, noise_key = jax.random.split(jax.random.fold_in(key, t))
+        rows = world.step(world.slow_dynamics, config.termination, observations, actions, model_key)
         total = total + alive * rows.rewards
         if with_bound:
             assert classifier is not None
-            ratios = log_ratio(classifier.logits(world, rows), config.smoothing)
+            ratios = log_ratios(config, world, classifier, rows, noise_key)
             gain = mnm_reward(rows.rewards + offset, ratios, discount, ratio_weight=discount)
             if offset > 0:
                 gain = gain + discount * (1 - rows.continues) * absorbing_log_value(offset, discount)
