@@ -188,7 +188,10 @@ def rivals() -> Iterator[Callable[[str], float]]:
         def time_round(name: str) -> float:
             asked.write(name + "\n")
             asked.flush()
-            return float(answers.readline())
+            answer = answers.readline()
+            if not answer:
+                raise RuntimeError(f"the other libraries' process ended with {process.wait()}")
+            return float(answer)
 
         yield time_round
         asked.close()

@@ -57,6 +57,10 @@ def folder(task: str, agent: str, seed: int) -> Path:
     return RUNS / f"{task}-{agent}-seed{seed}"
 
 
+def finished(task: str, agent: str, seed: int) -> bool:
+    return (folder(task, agent, seed) / "agent.npz").exists()
+
+
 def run() -> None:
     """Two single-threaded runs side by side, each on a core of its own."""
     cores: Queue[int] = Queue()
@@ -87,7 +91,7 @@ def run() -> None:
     with ThreadPoolExecutor(2) as pool:
         for task, agent, seeds, settings in EXPERIMENTS:
             for seed in seeds:
-                if not (folder(task, agent, seed) / "agent.npz").exists():
+                if not finished(task, agent, seed):
                     pool.submit(one, task, agent, seed, settings)
 
 
@@ -103,9 +107,14 @@ def draw() -> None:
         print("|---|---|---|---|---|---|")
         for task, agent, seeds, _ in EXPERIMENTS:
             panel = panels[2] if task == INVERTED else panels[0 if len(seeds) > 1 else 1]
-            tables = [read_metrics(folder(task, agent, seed) / "metrics.csv") for seed in seeds]
+            done = [seed for seed in seeds if finished(task, agent, seed)]
+            if len(done) < len(seeds):
+                print(f"{task}, {agent}: {len(done)} of {len(seeds)} seeds have run", file=sys.stderr)
+            if not done:
+                continue
+            tables = [read_metrics(folder(task, agent, seed) / "metrics.csv") for seed in done]
             draw_agent(panel, agent, [(np.array(t["step"]), np.array(t["return"])) for t in tables])
-            for seed, table in zip(seeds, tables, strict=True):
+            for seed, table in zip(done, tables, strict=True):
                 for step, value in zip(table["step"], table["return"], strict=True):
                     cells: tuple[str | float, ...] = (task, agent, seed, int(step), value)
                     for name, cell in zip(columns, cells, strict=True):

@@ -32,11 +32,6 @@ def critic(state, observation, action):
     return float(q_values(state.actor_critic.critics, jnp.array([[observation]]), jnp.array([[action]])).mean())
 
 
-def chosen(state, observations):
-    """The actions of the deterministic policy."""
-    return np.asarray(state.actor_critic.policy.mode(jnp.asarray(observations, jnp.float32)[:, None]))[:, 0]
-
-
 def action_pays(actions):
     """2 at 0.5, less on both sides."""
     return 2 * np.exp(-(((np.asarray(actions) - 0.5) / 0.4) ** 2) / 2)
@@ -79,6 +74,9 @@ def only_the_model_pays():
     observations = noise.uniform(-1.5, 2.5, ROWS)
     next_observations = actions[:, 0] + 0.3 * noise.normal(size=ROWS)
     return filled(observations, actions, state_pays(observations), next_observations, np.ones(ROWS))
+
+
+PROBES = (reward_on_the_action, reward_one_step_later, ends_on_the_right, only_the_model_pays)
 
 
 def hallucinating(dynamics: GaussianDynamics) -> GaussianDynamics:

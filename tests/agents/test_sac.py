@@ -5,19 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from agents.probes import critic, filled, random_actions
 from mnm.agents.algorithm import update_many
-from mnm.agents.sac import SACConfig, init, q_values, update
-from mnm.replay import Replay, Transitions
+from mnm.agents.sac import SACConfig, init, update
 
 CONFIG = SACConfig(hidden=(32, 32), batch_size=128, learning_rate=3e-3, target_rate=0.05, discount=0.5)
-
-
-def filled(observations, actions, rewards, next_observations, continues):
-    """A replay of one-dimensional transitions, from arrays of one length."""
-    columns = (observations, actions, rewards, next_observations, continues)
-    observations, actions, rewards, next_observations, continues = (jnp.asarray(x, jnp.float32) for x in columns)
-    transitions = Transitions(observations[:, None], actions, rewards, next_observations[:, None], continues)
-    return Replay.empty(len(rewards), 1, 1).add(transitions)
 
 
 def one_state(rewards, actions, continues):
@@ -25,17 +17,9 @@ def one_state(rewards, actions, continues):
     return filled(nowhere, actions, rewards, nowhere, np.full(len(rewards), continues))
 
 
-def random_actions(count, seed=0):
-    return np.random.default_rng(seed).uniform(-1, 1, (count, 1))
-
-
 def train(replay, updates=1500, config=CONFIG, seed=0):
     dims = (replay.storage.observations.shape[1], replay.storage.actions.shape[1])
     return update_many(update, config, init(config, *dims, jax.random.key(seed)), replay, 0, updates, many=False)
-
-
-def critic(state, observation, action):
-    return float(q_values(state.actor_critic.critics, jnp.array([[observation]]), jnp.array([[action]])).mean())
 
 
 def parabola(actions):

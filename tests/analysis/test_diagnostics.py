@@ -1,6 +1,7 @@
 """The diagnostics by hand: worlds whose predictions are set, critics whose values are known."""
 
 from dataclasses import replace
+from functools import cache, partial
 
 import equinox as eqx
 import jax
@@ -9,8 +10,7 @@ import numpy as np
 import pytest
 
 from mnm.agents import ALGORITHMS
-from mnm.agents.sac import init_actor_critic
-from mnm.agents.world_model import init_world
+from mnm.agents.sac import SACState
 from mnm.analysis.diagnostics import (
     ROWS,
     WINDOW,
@@ -29,6 +29,11 @@ SMALL = {"hidden": (4,), "model_hidden": (4,), "outcome_hidden": (4,), "members"
 CONFIG = replace(ALGORITHMS["mnm"].presets["quick"], **SMALL, classifier_hidden=(4,), reward_offset=0.25)
 
 
+@cache
+def new_agent():
+    return jax.jit(partial(ALGORITHMS["mnm"].init, CONFIG, 1, 1))(jax.random.key(0))
+
+
 def constant(network, outputs):
     """The network with one output whatever the inputs."""
     silent = jax.tree.map(jnp.zeros_like, network)
@@ -38,7 +43,7 @@ def constant(network, outputs):
 
 def world(changes, reward=0.0, logit=0.0, log_std=-20.0):
     """A world that always changes by so much, pays so much, goes on with so much probability; one dimension."""
-    made = init_world(CONFIG, 1, 1, jax.random.key(0))
+    made = new_agent().world
     parts = (made.dynamics.network, made.slow_dynamics.network, made.rewards, made.continues)
     outputs = ([99.0, 0.0], [changes, log_std], [reward], [logit])  # the fast model must not be asked
     return eqx.tree_at(
@@ -115,13 +120,12 @@ def test_windows_stay_within_their_episodes():
 @pytest.fixture(scope="module")
 def critic_of_the_state():
     """Critics with Q(s, a) = s and s + 1, of which the lesser counts."""
-    actor_critic = init_actor_critic(CONFIG, 1, 1, jax.random.key(0))
     critics = MLP(jax.random.key(1), (2, 1), members=2)
     biases = jnp.array([[[0.0]], [[1.0]]])
     critics = eqx.tree_at(
         lambda n: (n.weights, n.biases), critics, ((jnp.tile(jnp.array([[1.0], [0.0]]), (2, 1, 1)),), (biases,))
     )
-    return eqx.tree_at(lambda a: a.critics, actor_critic, critics)
+    return eqx.tree_at(lambda a: a.critics, new_agent().actor_critic, critics)
 
 
 def test_returns_with_an_end_and_with_a_cut(critic_of_the_state):
@@ -149,7 +153,7 @@ def test_returns_of_agents_whose_q_is_a_logarithm(critic_of_the_state):
 
 @pytest.fixture(scope="module")
 def agent():
-    return ALGORITHMS["mnm"].init(CONFIG, 1, 1, jax.random.key(0))
+    return new_agent()
 
 
 def test_the_imagined_return_weighs_steps_with_the_probability_to_be_alive(agent):
@@ -191,8 +195,8 @@ def test_diagnose_gives_every_agent_what_it_allows(agent):
     with_classifier = {"held_out_accuracy", "calibration_error"}
 
     sac = ALGORITHMS["sac"]
-    config = replace(sac.presets["quick"], hidden=(4,))
-    assert set(diagnose(sac, config, agent_without("world"), episodes, 20)) == without_model
+    found = diagnose(sac, sac.presets["quick"], SACState(agent.actor_critic, agent.key), episodes, 20)
+    assert set(found) == without_model
 
     mnm = ALGORITHMS["mnm"]
     found = diagnose(mnm, CONFIG, prepared(agent, lowest=0.5), episodes, 20)
@@ -202,13 +206,8 @@ def test_diagnose_gives_every_agent_what_it_allows(agent):
     assert "bound" not in diagnose(mnm, CONFIG, prepared(agent, lowest=-0.5), episodes, 20)
 
 
-def agent_without(_):
-    return ALGORITHMS["sac"].init(replace(ALGORITHMS["sac"].presets["quick"], hidden=(4,)), 1, 1, jax.random.key(0))
-
-
 def prepared(agent, lowest):
-    """The agent with a range of rewards."""
+    """The agent with a model that stays where it is, and a range of rewards."""
+    agent = eqx.tree_at(lambda s: s.world, agent, world(0.0, reward=1.0))
     bounds = (jnp.asarray(lowest), jnp.asarray(2.0))
-    return eqx.tree_at(
-        lambda s: (s.world.statistics.lowest_reward, s.world.statistics.highest_reward), agent, bounds
-    )
+    return eqx.tree_at(lambda s: (s.world.statistics.lowest_reward, s.world.statistics.highest_reward), agent, bounds)

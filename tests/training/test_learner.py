@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import gymnasium as gym
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -11,15 +12,14 @@ from mnm.agents import ALGORITHMS
 from mnm.training.environments import TaskError, episode_seed
 from mnm.training.learner import Learner
 
-TINY = {"hidden": (8,), "batch_size": 8, "updates_per_step": 1, "replay_capacity": 500}
+TINY = {"hidden": (8,), "batch_size": 8, "updates_per_step": 1, "replay_capacity": 70}
 SAC = replace(ALGORITHMS["sac"].presets["quick"], **TINY, random_steps=20)
-MODEL = {"model_hidden": (8,), "outcome_hidden": (8,), "classifier_hidden": (8,), "members": 2, "model_buffer": 64}
-APPROX = replace(ALGORITHMS["mnm_approx"].presets["quick"], **TINY, **MODEL, random_steps=16, warmup_updates=10)
-NO_LEARNING = 10_000
+MODEL = {"model_hidden": (8,), "outcome_hidden": (8,), "members": 1, "model_buffer": 64}
+MBPO = replace(ALGORITHMS["mbpo"].presets["quick"], **TINY, **MODEL, random_steps=16, warmup_updates=10)
 
 
 class Counting(gym.Env):
-    """Observes (episode, step). Episodes have 3 steps: odd ones end, even ones are cut off. Remembers all it is told."""
+    """Observes (episode, step). Of 3 steps each, odd episodes end, even ones are cut off. Remembers what it is told."""
 
     observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
     action_space = gym.spaces.Box(np.array([0.0, -4.0]), np.array([10.0, 0.0]), dtype=np.float64)
@@ -52,6 +52,19 @@ def made_environments():
     return task, made
 
 
+@pytest.fixture(scope="module")
+def idle():
+    """Makes learners for `Counting` that never learn; with the parts of SAC, which are made faster than all others."""
+    agent = ALGORITHMS["sac"].init(SAC, 2, 2, jax.random.key(0))
+
+    def make(name="sac", task=Counting, seeds=(0,), **settings):
+        algorithm = replace(ALGORITHMS[name], init=lambda *_: agent)
+        config = replace(algorithm.presets["quick"], replay_capacity=100, random_steps=10_000, **settings)
+        return Learner(algorithm, config, task, seeds)
+
+    return make
+
+
 def parameters(learner, index=0):
     agent = learner.agent(index)
     trained = (agent.actor_critic, getattr(agent, "world", None), getattr(agent, "classifier", None))
@@ -75,11 +88,11 @@ def sac_run():
 
 
 @pytest.fixture(scope="module")
-def approx_run():
+def mbpo_run():
     rows, progress = [], []
     learner = pendulum(
-        "mnm_approx",
-        APPROX,
+        "mbpo",
+        MBPO,
         steps=20,
         evaluate_every=8,
         on_row=lambda *row: rows.append(row),
@@ -88,15 +101,15 @@ def approx_run():
     return learner, rows, progress
 
 
-def test_rows_say_what_was_measured(approx_run):
-    learner, rows, _ = approx_run
+def test_rows_say_what_was_measured(mbpo_run):
+    learner, rows, _ = mbpo_run
     assert [(seed, step) for seed, step, _ in rows] == [(0, 8), (0, 16), (0, 20)]
     measured = {"return", "return_std", "updates", "episode_return", "seconds", "updates_per_s"}
     before, warmed_up, learned = (row for _, _, row in rows)
     assert set(before) == measured
     assert np.isnan(before["episode_return"])  # no training episode is over yet
-    diagnosed = {"q_at_start", "model_error_1", "model_error_10", "held_out_accuracy", "model_return"}
-    model_losses = {"model_loss", "classifier_loss", "classifier_accuracy", "reward_loss", "continue_loss"}
+    diagnosed = {"q_at_start", "discounted_return", "model_error_1", "model_error_10", "model_return"}
+    model_losses = {"model_loss", "reward_loss", "continue_loss"}
     assert measured | diagnosed | model_losses <= set(warmed_up)
     assert "critic_loss" not in warmed_up
     assert set(warmed_up) | {"critic_loss", "actor_loss", "entropy", "temperature"} <= set(learned)
@@ -109,8 +122,8 @@ def test_rows_say_what_was_measured(approx_run):
     assert int(learner.replay.size) == 20
 
 
-def test_progress_goes_through_the_phases(approx_run):
-    _, rows, progress = approx_run
+def test_progress_goes_through_the_phases(mbpo_run):
+    _, rows, progress = mbpo_run
     phases = [p.phase for p in progress]
     # The warm-up is within the last random step.
     assert phases == ["random steps"] * 15 + ["model warm-up", "random steps"] + ["learning"] * 4
@@ -120,12 +133,12 @@ def test_progress_goes_through_the_phases(approx_run):
     assert progress[-1].last_return == rows[1][2]["return"]
 
 
-def test_two_runs_are_bit_equal_and_another_seed_is_not(sac_run, approx_run):
+def test_two_runs_are_bit_equal_and_another_seed_is_not(sac_run, mbpo_run):
     assert equal(parameters(pendulum()), parameters(sac_run))
     assert not equal(parameters(pendulum(seeds=(1,))), parameters(sac_run))
-    again = pendulum("mnm_approx", APPROX, steps=20, evaluate_every=8)
-    assert equal(parameters(again), parameters(approx_run[0]))
-    assert equal(jax.tree.leaves(again.replay), jax.tree.leaves(approx_run[0].replay))
+    again = pendulum("mbpo", MBPO, steps=20, evaluate_every=8)
+    assert equal(parameters(again), parameters(mbpo_run[0]))
+    assert equal(jax.tree.leaves(again.replay), jax.tree.leaves(mbpo_run[0].replay))
 
 
 def test_more_evaluations_do_not_change_what_is_learned(sac_run):
@@ -140,7 +153,7 @@ def test_learning_twice_is_learning_once(sac_run):
     learner.close()
 
 
-def test_seeds_together_are_close_to_single_runs(sac_run):
+def test_seeds_together_are_close_to_single_runs():
     together = pendulum(seeds=(0, 1), steps=22)
     for index, seed in enumerate((0, 1)):
         alone = pendulum(seeds=(seed,), steps=22)
@@ -153,10 +166,8 @@ def test_seeds_together_are_close_to_single_runs(sac_run):
     assert not np.array_equal(together.replay.storage.actions[0], together.replay.storage.actions[1])
 
 
-def test_an_end_is_stored_as_an_end_and_a_cut_as_going_on():
-    task, _ = made_environments()
-    learner = Learner(ALGORITHMS["sac"], replace(SAC, random_steps=NO_LEARNING), task)
-    learner.learn(9, evaluation_episodes=1)
+def test_an_end_is_stored_as_an_end_and_a_cut_as_going_on(idle):
+    learner = idle().learn(9, evaluation_episodes=1)
     stored = jax.tree.map(lambda column: np.asarray(column[:9]), learner.replay.storage)
     np.testing.assert_array_equal(stored.continues, [1, 1, 0, 1, 1, 1, 1, 1, 0])
     # The last next observation of an episode is its own, not the next episode's first.
@@ -165,58 +176,51 @@ def test_an_end_is_stored_as_an_end_and_a_cut_as_going_on():
     np.testing.assert_array_equal(stored.rewards, 1.0)
 
 
-def test_every_episode_begins_with_its_own_seed():
+def test_every_episode_begins_with_its_own_seed(idle):
     task, made = made_environments()
-    learner = Learner(ALGORITHMS["sac"], replace(SAC, random_steps=NO_LEARNING), task, seeds=(7, 3))
-    learner.learn(8, evaluate_every=4, evaluation_episodes=2)
+    idle(task=task, seeds=(7, 3)).learn(8, evaluate_every=4, evaluation_episodes=2)
     first, second, evaluation = made
     assert first.seeds == [episode_seed(7, "training", number) for number in range(3)]
     assert second.seeds == [episode_seed(3, "training", number) for number in range(3)]
     assert evaluation.seeds == 2 * [episode_seed(seed, "evaluation", i) for seed in (7, 3) for i in range(2)]
 
 
-def test_actions_reach_the_task_in_its_units_and_the_replay_in_the_agents():
+def test_actions_reach_the_task_in_its_units_and_the_replay_in_the_agents(idle):
     task, made = made_environments()
-    learner = Learner(ALGORITHMS["sac"], replace(SAC, random_steps=NO_LEARNING), task)
-    learner.learn(50, evaluation_episodes=1)
+    learner = idle(task=task).learn(50, evaluation_episodes=1)
     stored = np.asarray(learner.replay.storage.actions[:50])
     assert (np.abs(stored) <= 1).all()
     assert (np.abs(stored).max(axis=0) > 0.8).all()
-    np.testing.assert_allclose(made[0].actions, np.array([0.0, -4.0]) + (stored + 1) / 2 * np.array([10.0, 4.0]))
+    in_units = np.array([0.0, -4.0]) + (stored + 1) / 2 * np.array([10.0, 4.0])
+    np.testing.assert_allclose(made[0].actions, in_units, atol=1e-5)
 
 
-SMALL = {"hidden": (4,), "model_hidden": (4,), "outcome_hidden": (4,), "classifier_hidden": (4,), "members": 1}
+@pytest.mark.parametrize("name", ["mnm", "mnm_tight"])
+def test_a_reward_without_a_logarithm_stops_the_run_and_is_named(idle, name):
+    def task():
+        return Counting(reward=-0.5)
+
+    with pytest.raises(
+        TaskError, match=r"Counting: episode 1: the reward -0\.5 plus .* 0\.5 .* set reward_offset above 0\.5"
+    ):
+        idle(name, task, reward_offset=0.5).learn(3)
+    idle(name, task, reward_offset=0.75).learn(4)
+    idle("sac", task).learn(4)
 
 
-@pytest.fixture(scope="module", params=["mnm", "mnm_tight"])
-def log_agent(request):
-    algorithm = ALGORITHMS[request.param]
-    return algorithm, replace(algorithm.presets["quick"], **SMALL, replay_capacity=500, random_steps=NO_LEARNING)
+def test_an_end_without_an_offset_stops_mnm_only(idle):
+    with pytest.raises(TaskError, match=r"Counting: episode 1: the episode ended.*reward_offset above 0"):
+        idle("mnm").learn(3)
+    idle("mnm").learn(2)
+    idle("mnm", reward_offset=0.1).learn(3)
+    idle("mnm_tight").learn(3)
 
 
-def test_a_reward_without_a_logarithm_stops_the_run_and_is_named(log_agent):
-    algorithm, config = log_agent
-    with pytest.raises(TaskError, match=r"Counting: episode 1: the reward -0\.5 plus .* 0\.5 .*reward_offset above 0\.5"):
-        Learner(algorithm, replace(config, reward_offset=0.5), lambda: Counting(reward=-0.5)).learn(3)
-    Learner(algorithm, replace(config, reward_offset=0.75), lambda: Counting(reward=-0.5)).learn(4)
-
-
-def test_an_end_without_an_offset_stops_mnm_only(log_agent):
-    algorithm, config = log_agent
-    learner = Learner(algorithm, config, Counting)
-    if algorithm.name == "mnm":
-        with pytest.raises(TaskError, match=r"Counting: episode 1: the episode ended.*reward_offset above 0"):
-            learner.learn(3, evaluation_episodes=1)
-    else:
-        learner.learn(3, evaluation_episodes=1)
-    assert learner.episodes == [1] if algorithm.name == "mnm" else [2]
-
-
-def test_predictions_are_in_the_task_s_shape_and_units():
-    learner = Learner(ALGORITHMS["sac"], SAC, Counting)
+def test_predictions_are_in_the_task_s_shape_and_units(idle):
+    learner = idle()
     observations = np.array([[1.0, 0.0], [5.0, -2.0], [0.0, 30.0]])
     actions = learner.predict(observations)
-    modes = np.asarray(learner.policy(0).mode(observations.astype(np.float32)))
+    modes = np.asarray(learner.policy(0).mode(jnp.asarray(observations, jnp.float32)))
     np.testing.assert_allclose(actions, np.array([0.0, -4.0]) + (modes + 1) / 2 * np.array([10.0, 4.0]), rtol=1e-6)
     one = learner.predict(observations[1])
     assert one.shape == (2,)
@@ -238,11 +242,11 @@ def test_statistics_are_set_after_the_random_steps_and_at_every_doubling():
         sizes.append(size)
         return state
 
-    learner = Learner(replace(ALGORITHMS["sac"], prepare=spy), replace(SAC, replay_capacity=100), "Pendulum-v1")
+    learner = Learner(replace(ALGORITHMS["sac"], prepare=spy), SAC, "Pendulum-v1")
     learner.learn(19, evaluation_episodes=1)
     assert sizes == []
     learner.learn(20, evaluation_episodes=1)
     assert sizes == [20]
-    learner.learn(130, evaluation_episodes=1)
-    assert sizes == [20, 40, 80, 100]  # the last at 160 steps, of which 100 are kept
+    learner.learn(41, evaluation_episodes=1)
+    assert sizes == [20, 40, 70]  # the last at 80 steps, of which 70 are kept
     learner.close()

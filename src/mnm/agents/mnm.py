@@ -32,6 +32,8 @@ class MnMConfig(AdversarialConfig):
 
     reward_offset: float = 0.0
     """Added to every reward: the logarithm needs them positive. After an episode's end it is all that is paid."""
+    initial_temperature: float = 0.01
+    """The entropy's weight at the start; it is learned. Rewards are (1-discount) log r here, so it is small too."""
 
 
 PRESETS = {scale: MnMConfig(**settings) for scale, settings in SETTINGS.items()}
