@@ -15,13 +15,13 @@ import tyro
 
 from mnm.agents import ALGORITHMS
 from mnm.agents.algorithm import AgentConfig, Algorithm, ConfigError
+from mnm.cli import fail
 from mnm.training.environments import TaskError
 from mnm.training.learner import Learner, Row
 from mnm.training.metrics import MetricsWriter
 from mnm.training.progress import Display
 from mnm.training.saving import config_as_json
 
-BAD_INPUT = 2
 SCALES = ("paper", "cpu", "quick")
 SCALE = "cpu"
 CONFIG = "config.json"
@@ -65,8 +65,7 @@ def train(arguments: list[str]) -> int:
         )
         return run(command.algorithm, command, command.config)
     except (ConfigError, TaskError, RunError) as error:
-        print(f"mnm: {' '.join(str(error).split())}", file=sys.stderr)
-        return BAD_INPUT
+        return fail(str(error))
 
 
 def run(algorithm: Algorithm, options: Options, config: AgentConfig) -> int:

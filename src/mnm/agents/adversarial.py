@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from mnm.agents import world_model
 from mnm.agents.algorithm import Metrics
-from mnm.agents.sac import plain_values
+from mnm.agents.sac import adam_step, plain_values
 from mnm.agents.world_model import (
     AgentState,
     ModelConfig,
@@ -165,8 +165,7 @@ def update_model_and_classifier(
         return classifier_loss(real, fakes, config.smoothing), classifier_accuracy(real, fakes)
 
     (loss, accuracy), gradient = jax.value_and_grad(classifier_objective, has_aux=True)(network)
-    updates, optimiser = optax.adam(config.learning_rate).update(gradient, state.classifier.optimiser)
-    classifier = Classifier(optax.apply_updates(network, updates), optimiser)
+    classifier = Classifier(*adam_step(config, network, state.classifier.optimiser, gradient))
     world, outcome_metrics = update_outcomes(config, moved_dynamics(config, world, model_gradient), batch)
     metrics = {"model_loss": model_loss, "classifier_loss": loss, "classifier_accuracy": accuracy}
     return world, classifier, metrics | outcome_metrics

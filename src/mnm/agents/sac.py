@@ -7,6 +7,7 @@ The paper's baseline, and the part that every model-based agent trains on its ow
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import equinox as eqx
 import jax
@@ -107,6 +108,18 @@ def plain_values(
     return q_values(actor_critic.target_critics, observations, actions).min(axis=0)
 
 
+Parameters = TypeVar("Parameters")
+
+
+def adam_step(
+    config: SACConfig, parameters: Parameters, optimiser: optax.OptState, gradient: Parameters
+) -> tuple[Parameters, optax.OptState]:
+    """The parameters one step down their gradient, and the optimiser's state after it."""
+    updates, optimiser = optax.adam(config.learning_rate).update(gradient, optimiser)
+    moved: Parameters = optax.apply_updates(parameters, updates)
+    return moved, optimiser
+
+
 def update_actor_critic(
     config: SACConfig,
     actor_critic: ActorCritic,
@@ -116,28 +129,26 @@ def update_actor_critic(
     key: PRNGKeyArray,
 ) -> tuple[ActorCritic, Metrics]:
     """One step of the critics towards the targets; then, with the new critics, of the policy and the temperature."""
-    optimiser = optax.adam(config.learning_rate)
 
     def critics_objective(critics: MLP) -> tuple[Array, Array]:
         predicted = q_values(critics, observations, actions)
         return critic_loss(predicted, targets), predicted.mean()
 
     (critics_value, mean_q), gradient = jax.value_and_grad(critics_objective, has_aux=True)(actor_critic.critics)
-    updates, critics_state = optimiser.update(gradient, actor_critic.critics_optimiser)
-    critics = optax.apply_updates(actor_critic.critics, updates)
+    critics, critics_state = adam_step(config, actor_critic.critics, actor_critic.critics_optimiser, gradient)
 
     def policy_objective(policy: TanhGaussianPolicy) -> tuple[Array, Array]:
         sampled, log_probs = policy.sample(observations, key)
         return actor_loss(q_values(critics, observations, sampled), log_probs, actor_critic.temperature), log_probs
 
     (policy_value, log_probs), gradient = jax.value_and_grad(policy_objective, has_aux=True)(actor_critic.policy)
-    updates, policy_state = optimiser.update(gradient, actor_critic.policy_optimiser)
-    policy = optax.apply_updates(actor_critic.policy, updates)
+    policy, policy_state = adam_step(config, actor_critic.policy, actor_critic.policy_optimiser, gradient)
 
     target_entropy = -actions.shape[-1] / 2
     gradient = jax.grad(temperature_loss)(actor_critic.log_temperature, log_probs, target_entropy)
-    updates, temperature_state = optimiser.update(gradient, actor_critic.temperature_optimiser)
-    log_temperature = optax.apply_updates(actor_critic.log_temperature, updates)
+    log_temperature, temperature_state = adam_step(
+        config, actor_critic.log_temperature, actor_critic.temperature_optimiser, gradient
+    )
 
     target_critics = slow_copy(actor_critic.target_critics, critics, config.target_rate)
     states = (policy_state, critics_state, temperature_state)

@@ -19,7 +19,7 @@ import tyro
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from mnm.agents.algorithm import Metrics
-from mnm.agents.sac import ActorCritic, SACConfig, init_actor_critic, next_values, update_actor_critic
+from mnm.agents.sac import ActorCritic, SACConfig, adam_step, init_actor_critic, next_values, update_actor_critic
 from mnm.losses.model import gaussian_nll
 from mnm.networks import (
     MLP,
@@ -132,11 +132,10 @@ class World(eqx.Module):
         observations: Float[Array, "batch obs"],
         actions: Float[Array, "batch act"],
         key: PRNGKeyArray,
-        noise_scale: float = 1.0,
     ) -> Transitions:
         """One step in the model; `continues` is the probability to go on."""
         inputs = self.inputs(observations, actions)
-        changes = dynamics.sample(inputs, key, noise_scale)
+        changes = dynamics.sample(inputs, key)
         next_observations = self.next_observations(observations, changes)
         if termination is None:
             continues = jax.nn.sigmoid(self.continues(jnp.concatenate([inputs, changes], axis=-1))[..., 0])
@@ -306,8 +305,7 @@ def update_dynamics(
 
 def moved_dynamics(config: ModelConfig, world: World, gradient: GaussianDynamics) -> World:
     """The dynamics after one step of their optimiser, and their slow copy behind them."""
-    updates, optimiser = optax.adam(config.learning_rate).update(gradient, world.dynamics_optimiser)
-    dynamics = optax.apply_updates(world.dynamics, updates)
+    dynamics, optimiser = adam_step(config, world.dynamics, world.dynamics_optimiser, gradient)
     slow = slow_copy(world.slow_dynamics, dynamics, config.slow_model_rate)
     return eqx.tree_at(
         lambda w: (w.dynamics, w.slow_dynamics, w.dynamics_optimiser), world, (dynamics, slow, optimiser)
@@ -319,7 +317,6 @@ def update_outcomes(config: ModelConfig, world: World, batch: Transitions) -> tu
 
     A task that declares its termination function needs no continuation network.
     """
-    optimiser = optax.adam(config.learning_rate)
     inputs = world.inputs(batch.observations, batch.actions)
     rewards = world.statistics.rewards.whiten(batch.rewards[:, None])
 
@@ -327,8 +324,7 @@ def update_outcomes(config: ModelConfig, world: World, batch: Transitions) -> tu
         return ((network(inputs) - rewards) ** 2).mean()
 
     rewards_value, gradient = jax.value_and_grad(rewards_objective)(world.rewards)
-    updates, rewards_optimiser = optimiser.update(gradient, world.rewards_optimiser)
-    network = optax.apply_updates(world.rewards, updates)
+    network, rewards_optimiser = adam_step(config, world.rewards, world.rewards_optimiser, gradient)
     world = eqx.tree_at(lambda w: (w.rewards, w.rewards_optimiser), world, (network, rewards_optimiser))
     metrics = {"reward_loss": rewards_value}
     if config.termination is not None:
@@ -341,7 +337,6 @@ def update_outcomes(config: ModelConfig, world: World, batch: Transitions) -> tu
         return optax.sigmoid_binary_cross_entropy(network(transitions)[:, 0], batch.continues).mean()
 
     continues_value, gradient = jax.value_and_grad(continues_objective)(world.continues)
-    updates, continues_optimiser = optimiser.update(gradient, world.continues_optimiser)
-    network = optax.apply_updates(world.continues, updates)
+    network, continues_optimiser = adam_step(config, world.continues, world.continues_optimiser, gradient)
     world = eqx.tree_at(lambda w: (w.continues, w.continues_optimiser), world, (network, continues_optimiser))
     return world, metrics | {"continue_loss": continues_value}

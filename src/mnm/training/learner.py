@@ -154,12 +154,15 @@ class Learner:
 
     def policy(self, index: int) -> TanhGaussianPolicy:
         """The policy of the seed with this index."""
-        policy: TanhGaussianPolicy = self.agent(index).actor_critic.policy
+        policy: TanhGaussianPolicy = self._of_seed(self.state.actor_critic.policy, index)
         return policy
 
     def agent(self, index: int) -> Any:
         """The state of the seed with this index."""
-        return jax.tree.map(lambda array: array[index], self.state) if self.many else self.state
+        return self._of_seed(self.state, index)
+
+    def _of_seed(self, tree: Any, index: int) -> Any:
+        return jax.tree.map(lambda array: array[index], tree) if self.many else tree
 
     def save(self, path: str | Path, index: int = 0) -> None:
         """Write the agent of the seed with this index to a file, for `mnm.load`."""
