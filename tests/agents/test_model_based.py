@@ -133,15 +133,7 @@ def leaves(tree):
     return [np.asarray(leaf) for leaf in jax.tree.leaves(tree) if not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)]
 
 
-RUNS_AWAY = pytest.mark.xfail(
-    raises=AssertionError,
-    reason="its model's objective takes the smoothed classifier's logit for log p/q: that has a floor, V has none",
-)
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=RUNS_AWAY) if name == "vmbpo" else name for name in ALGORITHMS]
-)
+@pytest.mark.parametrize("name", ALGORITHMS)
 def test_probe_problems(name):
     """One test with one program per algorithm: most of the time goes into compiling it."""
     algorithm, config = ALGORITHMS[name], config_of(name)

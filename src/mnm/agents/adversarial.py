@@ -2,6 +2,8 @@
 
 Departs from the paper in one linear map: the classifier sees (s, a, s' - s), whitened, where the paper has (s, a, s').
 The input noise is then in units of what changes in a step; of the states' spread, 0.1 would hide small steps.
+And the model's objective has log p/q where the paper has the logit: with smoothed labels the logit has a floor,
+log(s/(1-s)), and V has none, so that a model may leave the real transitions altogether and gain V without limit.
 """
 
 from __future__ import annotations
@@ -55,10 +57,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "quick": world_model.SETTINGS["quick"] | {"classifier_hidden": (64, 64), "value_delay": 400},
 }
 """What each scale changes."""
-
-
-NOISE_STREAM = 1_000
-"""Of the classifier's noise in the rewards: beyond the numbers that splitting a key uses."""
 
 
 class Classifier(eqx.Module):
@@ -151,7 +149,8 @@ def update_model_and_classifier(
     def model_objective(dynamics: GaussianDynamics) -> tuple[Array, Array]:
         changes = dynamics.sample(inputs, model_key)
         values = jax.lax.cond(number >= config.value_delay, value, no_value, changes)
-        return adversarial_loss(logits(network, changes, noise[0]), values, value_weight=1.0), changes
+        ratios = log_ratio(logits(network, changes, noise[0]), config.smoothing)
+        return adversarial_loss(ratios, values, value_weight=1.0), changes
 
     (model_loss, model_changes), model_gradient = jax.value_and_grad(model_objective, has_aux=True)(world.dynamics)
     slow_changes = world.slow_dynamics.sample(inputs, slow_key)
@@ -208,9 +207,8 @@ def update_with(
     Sample experience from the learned model, with the rewards changed by the classifier; update Q and policy on it;
     update model and classifier by the GAN-like losses.
     """
-    key, batch_key, policy_key, model_key = jax.random.split(state.key, 4)
+    key, batch_key, noise_key, policy_key, model_key = jax.random.split(state.key, 5)
     batch = replay.sample(batch_key, config.batch_size)
-    noise_key = jax.random.fold_in(state.key, NOISE_STREAM)
 
     def targets_of(experience: Transitions, values: Float[Array, " batch"]) -> Float[Array, " batch"]:
         return targets(config, state, experience, values, noise_key)
