@@ -1,12 +1,11 @@
 """Networks as Equinox modules that act on whole batches: MLPs and ensembles of them, policy, whitened dynamics.
 
-An ensemble is an MLP whose arrays have one more axis in front. Its members' products are written out one by one: on a
-CPU that is faster than one batched product, on one thread by a factor of two.
+An ensemble keeps its members apart, and their products are written out one by one: on a CPU that is faster than one
+batched product, on one thread by a factor of two, and no member is ever cut out of a common array.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import TypeVar
 
@@ -20,49 +19,42 @@ LARGEST_LOG_STD = 2.0
 
 
 class MLP(eqx.Module):
-    """Dense layers with ReLU between them; with `members`, an ensemble of such networks."""
+    """Dense layers with ReLU between them."""
 
     weights: tuple[Array, ...]
-    """[members?, in, out] of every layer."""
+    """[in, out] of every layer."""
     biases: tuple[Array, ...]
-    """[members?, 1, out] of every layer."""
 
-    def __init__(
-        self, key: PRNGKeyArray, sizes: tuple[int, ...], members: int | None = None, last_scale: float = 1.0
-    ) -> None:
+    def __init__(self, key: PRNGKeyArray, sizes: tuple[int, ...], last_scale: float = 1.0) -> None:
         """Layers of the given sizes, inputs and outputs included; LeCun's uniform start, the last layer scaled."""
-        leading = () if members is None else (members,)
         layers = list(pairwise(sizes))
         scales = [1.0] * (len(layers) - 1) + [last_scale]
         self.weights = tuple(
-            scale * jax.random.uniform(layer_key, (*leading, *shape), minval=-1.0, maxval=1.0) * (3.0 / shape[0]) ** 0.5
+            scale * jax.random.uniform(layer_key, shape, minval=-1.0, maxval=1.0) * (3.0 / shape[0]) ** 0.5
             for layer_key, shape, scale in zip(jax.random.split(key, len(layers)), layers, scales, strict=True)
         )
-        self.biases = tuple(jnp.zeros((*leading, 1, out)) for _, out in layers)
+        self.biases = tuple(jnp.zeros(out) for _, out in layers)
 
-    def __call__(self, inputs: Float[Array, "... inputs"]) -> Float[Array, "... outputs"]:
-        """[batch, in] -> [batch, out]; an ensemble: [batch, in] or [members, batch, in] -> [members, batch, out]."""
-        if self.weights[0].ndim == 2:
-            return _forward(self.weights, self.biases, inputs)
-        members = self.weights[0].shape[0]
-        weights, biases = ([jnp.split(array, members) for array in arrays] for arrays in (self.weights, self.biases))
-        return jnp.stack(
-            [
-                _forward(
-                    [weight[member][0] for weight in weights],
-                    [bias[member][0] for bias in biases],
-                    inputs if inputs.ndim == 2 else inputs[member],
-                )
-                for member in range(members)
-            ]
-        )
+    def __call__(self, inputs: Float[Array, "batch inputs"]) -> Float[Array, "batch outputs"]:
+        """The last layer has no ReLU."""
+        *hidden, last = zip(self.weights, self.biases, strict=True)
+        for weight, bias in hidden:
+            inputs = jax.nn.relu(inputs @ weight + bias)
+        return inputs @ last[0] + last[1]
 
 
-def _forward(weights: Sequence[Array], biases: Sequence[Array], inputs: Array) -> Array:
-    *hidden, last = zip(weights, biases, strict=True)
-    for weight, bias in hidden:
-        inputs = jax.nn.relu(inputs @ weight + bias)
-    return inputs @ last[0] + last[1]
+class Ensemble(eqx.Module):
+    """MLPs of the same sizes."""
+
+    members: tuple[MLP, ...]
+
+    def __init__(self, key: PRNGKeyArray, sizes: tuple[int, ...], members: int) -> None:
+        self.members = tuple(MLP(member_key, sizes) for member_key in jax.random.split(key, members))
+
+    def __call__(self, inputs: Float[Array, "... batch inputs"]) -> Float[Array, "members batch outputs"]:
+        """All members on the same inputs, or each on its own, [members, batch, in]."""
+        own = inputs if inputs.ndim == 3 else [inputs] * len(self.members)
+        return jnp.stack([member(rows) for member, rows in zip(self.members, own, strict=True)])
 
 
 class Whitening(eqx.Module):
@@ -129,17 +121,17 @@ class TanhGaussianPolicy(eqx.Module):
 class GaussianDynamics(eqx.Module):
     """An ensemble of Gaussians over the whitened change s' - s, given the whitened (s, a)."""
 
-    network: MLP
+    network: Ensemble
 
     def __init__(
         self, key: PRNGKeyArray, observation_dim: int, action_dim: int, hidden: tuple[int, ...], members: int
     ) -> None:
-        self.network = MLP(key, (observation_dim + action_dim, *hidden, 2 * observation_dim), members)
+        self.network = Ensemble(key, (observation_dim + action_dim, *hidden, 2 * observation_dim), members)
 
     @property
     def members(self) -> int:
         """How many networks there are."""
-        return self.network.weights[0].shape[0]
+        return len(self.network.members)
 
     def distribution(
         self, inputs: Float[Array, "... batch inputs"]
@@ -170,12 +162,9 @@ class GaussianDynamics(eqx.Module):
 def rewhitened_inputs(network: MLP, before: Whitening, after: Whitening) -> MLP:
     """The same function of the data, for inputs that are whitened by other statistics than before."""
     weight, bias = network.weights[0], network.biases[0]
-    shift = (after.mean - before.mean) / before.std
-    bias = bias + shift @ weight if weight.ndim == 2 else bias + (shift @ weight)[:, None]
+    bias = bias + (after.mean - before.mean) / before.std @ weight
     weight = weight * (after.std / before.std)[:, None]
-    return eqx.tree_at(
-        lambda n: (n.weights, n.biases), network, ((weight, *network.weights[1:]), (bias, *network.biases[1:]))
-    )
+    return eqx.tree_at(lambda n: (n.weights[0], n.biases[0]), network, (weight, bias))
 
 
 def rewhitened_outputs(network: MLP, before: Whitening, after: Whitening) -> MLP:
@@ -186,11 +175,9 @@ def rewhitened_outputs(network: MLP, before: Whitening, after: Whitening) -> MLP
     scale, shift = before.std / after.std, (before.mean - after.mean) / after.std
     weight, bias = network.weights[-1], network.biases[-1]
     dim = len(scale)
-    weight = weight.at[..., :dim].multiply(scale)
-    bias = bias.at[..., :dim].set(bias[..., :dim] * scale + shift).at[..., dim:].add(jnp.log(scale))
-    return eqx.tree_at(
-        lambda n: (n.weights, n.biases), network, ((*network.weights[:-1], weight), (*network.biases[:-1], bias))
-    )
+    weight = weight.at[:, :dim].multiply(scale)
+    bias = bias.at[:dim].set(bias[:dim] * scale + shift).at[dim:].add(jnp.log(scale))
+    return eqx.tree_at(lambda n: (n.weights[-1], n.biases[-1]), network, (weight, bias))
 
 
 Network = TypeVar("Network", bound=eqx.Module)

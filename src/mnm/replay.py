@@ -57,6 +57,9 @@ class Replay(eqx.Module):
         return Replay(storage, position, jnp.minimum(self.size + count, self.capacity))
 
     def sample(self, key: PRNGKeyArray, count: int) -> Transitions:
-        """`count` transitions, each drawn uniformly from those stored, with replacement."""
-        places = jax.random.randint(key, (count,), 0, jnp.maximum(self.size, 1))
+        """`count` transitions, each drawn uniformly from those stored, with replacement.
+
+        A remainder of 32 random bits: a million transitions differ in probability by 2e-4 of it.
+        """
+        places = jax.random.bits(key, (count,)) % jnp.maximum(self.size, 1).astype(jnp.uint32)
         return jax.tree.map(lambda stored: stored[places], self.storage)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mnm.agents.sac import q_values
-from mnm.networks import GaussianDynamics
+from mnm.networks import MLP, GaussianDynamics
 from mnm.replay import Replay, Transitions
 
 ROWS = 4000
@@ -84,9 +84,14 @@ def hallucinating(dynamics: GaussianDynamics) -> GaussianDynamics:
 
     s' - s = relu(a) + 2 relu(-a) - relu(s) + relu(-s), before any whitening.
     """
-    network = dynamics.network
-    first, last = (jnp.zeros_like(weight) for weight in network.weights)
-    first = first.at[:, :, :4].set(jnp.array([[0.0, 0.0, 1.0, -1.0], [1.0, -1.0, 0.0, 0.0]]))
-    last = last.at[:, :4, 0].set(jnp.array([1.0, 2.0, -1.0, 1.0]))
-    biases = (jnp.zeros_like(network.biases[0]), jnp.zeros_like(network.biases[1]).at[..., 1].set(jnp.log(0.3)))
-    return eqx.tree_at(lambda d: (d.network.weights, d.network.biases), dynamics, ((first, last), biases))
+    first, last = (jnp.zeros_like(weight) for weight in dynamics.network.members[0].weights)
+    first = first.at[:, :4].set(jnp.array([[0.0, 0.0, 1.0, -1.0], [1.0, -1.0, 0.0, 0.0]]))
+    last = last.at[:4, 0].set(jnp.array([1.0, 2.0, -1.0, 1.0]))
+    biases = (jnp.zeros(first.shape[1]), jnp.array([0.0, jnp.log(0.3)]))
+
+    def set_by_hand(member: MLP) -> MLP:
+        return eqx.tree_at(lambda n: (n.weights, n.biases), member, ((first, last), biases))
+
+    members = tuple(map(set_by_hand, dynamics.network.members))
+    # A copy of the arrays: buffers that are donated must not be shared.
+    return jax.tree.map(jnp.copy, eqx.tree_at(lambda d: d.network.members, dynamics, members))

@@ -23,7 +23,7 @@ from mnm.analysis.diagnostics import (
     value_diagnostics,
     windows,
 )
-from mnm.networks import MLP, Whitening
+from mnm.networks import Ensemble, Whitening
 
 SMALL = {"hidden": (4,), "model_hidden": (4,), "outcome_hidden": (4,), "members": 2, "discount": 0.5}
 CONFIG = replace(ALGORITHMS["mnm"].presets["quick"], **SMALL, classifier_hidden=(4,), reward_offset=0.25)
@@ -35,10 +35,12 @@ def new_agent():
 
 
 def constant(network, outputs):
-    """The network with one output whatever the inputs."""
+    """The network, or every member of an ensemble, with one output whatever the inputs."""
+    if isinstance(network, Ensemble):
+        members = tuple(constant(member, outputs) for member in network.members)
+        return eqx.tree_at(lambda n: n.members, network, members)
     silent = jax.tree.map(jnp.zeros_like, network)
-    bias = jnp.broadcast_to(jnp.asarray(outputs, jnp.float32), silent.biases[-1].shape)
-    return eqx.tree_at(lambda n: n.biases, silent, (*silent.biases[:-1], bias))
+    return eqx.tree_at(lambda n: n.biases[-1], silent, jnp.asarray(outputs, jnp.float32))
 
 
 def world(changes, reward=0.0, logit=0.0, log_std=-20.0):
@@ -120,10 +122,11 @@ def test_windows_stay_within_their_episodes():
 @pytest.fixture(scope="module")
 def critic_of_the_state():
     """Critics with Q(s, a) = s and s + 1, of which the lesser counts."""
-    critics = MLP(jax.random.key(1), (2, 1), members=2)
-    biases = jnp.array([[[0.0]], [[1.0]]])
+    critics = Ensemble(jax.random.key(1), (2, 1), members=2)
+    weight = jnp.array([[1.0], [0.0]])
+    layers = [weight, weight, jnp.array([0.0]), jnp.array([1.0])]
     critics = eqx.tree_at(
-        lambda n: (n.weights, n.biases), critics, ((jnp.tile(jnp.array([[1.0], [0.0]]), (2, 1, 1)),), (biases,))
+        lambda n: [m.weights[0] for m in n.members] + [m.biases[0] for m in n.members], critics, layers
     )
     return eqx.tree_at(lambda a: a.critics, new_agent().actor_critic, critics)
 

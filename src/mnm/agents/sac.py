@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from mnm.agents.algorithm import AgentConfig, Algorithm, Metrics
 from mnm.losses.actor_critic import actor_loss, critic_loss, soft_values, temperature_loss
 from mnm.losses.reward import td_target
-from mnm.networks import MLP, TanhGaussianPolicy, slow_copy
+from mnm.networks import Ensemble, TanhGaussianPolicy, slow_copy
 from mnm.replay import Replay
 
 
@@ -47,9 +47,9 @@ class ActorCritic(eqx.Module):
     """Policy, critics, temperature, and one optimiser's state for each."""
 
     policy: TanhGaussianPolicy
-    critics: MLP
-    """An ensemble of two."""
-    target_critics: MLP
+    critics: Ensemble
+    """Two."""
+    target_critics: Ensemble
     log_temperature: Float[Array, ""]
     policy_optimiser: optax.OptState
     critics_optimiser: optax.OptState
@@ -78,7 +78,7 @@ def init_actor_critic(config: SACConfig, observation_dim: int, action_dim: int, 
     """New networks; the slow copies start equal to the critics."""
     policy_key, critics_key = jax.random.split(key)
     policy = TanhGaussianPolicy(policy_key, observation_dim, action_dim, config.hidden)
-    critics = MLP(critics_key, (observation_dim + action_dim, *config.hidden, 1), members=2)
+    critics = Ensemble(critics_key, (observation_dim + action_dim, *config.hidden, 1), members=2)
     log_temperature = jnp.log(jnp.asarray(config.initial_temperature, jnp.float32))  # a weak type would compile twice
     optimiser = optax.adam(config.learning_rate)
     states = (optimiser.init(parameters) for parameters in (policy, critics, log_temperature))
@@ -86,7 +86,7 @@ def init_actor_critic(config: SACConfig, observation_dim: int, action_dim: int, 
     return ActorCritic(policy, critics, jax.tree.map(jnp.copy, critics), log_temperature, *states)
 
 
-def q_values(critics: MLP, observations: Float[Array, "batch obs"], actions: Float[Array, "batch act"]) -> Array:
+def q_values(critics: Ensemble, observations: Float[Array, "batch obs"], actions: Float[Array, "batch act"]) -> Array:
     """Q(s, a) of every critic, [critics, batch]."""
     return critics(jnp.concatenate([observations, actions], axis=-1))[..., 0]
 
@@ -130,7 +130,7 @@ def update_actor_critic(
 ) -> tuple[ActorCritic, Metrics]:
     """One step of the critics towards the targets; then, with the new critics, of the policy and the temperature."""
 
-    def critics_objective(critics: MLP) -> tuple[Array, Array]:
+    def critics_objective(critics: Ensemble) -> tuple[Array, Array]:
         predicted = q_values(critics, observations, actions)
         return critic_loss(predicted, targets), predicted.mean()
 

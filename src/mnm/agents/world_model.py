@@ -199,9 +199,13 @@ def prepare_world(world: World, replay: Replay, size: int) -> World:
     old = world.statistics
 
     def rewhitened_dynamics(dynamics: GaussianDynamics) -> GaussianDynamics:
-        network = rewhitened_inputs(dynamics.network, old.inputs, statistics.inputs)
-        network = rewhitened_outputs(network, old.changes, statistics.changes)
-        return eqx.tree_at(lambda d: d.network, dynamics, network)
+        members = tuple(
+            rewhitened_outputs(
+                rewhitened_inputs(member, old.inputs, statistics.inputs), old.changes, statistics.changes
+            )
+            for member in dynamics.network.members
+        )
+        return eqx.tree_at(lambda d: d.network.members, dynamics, members)
 
     return eqx.tree_at(
         lambda w: (w.statistics, w.dynamics, w.slow_dynamics, w.rewards, w.continues),
