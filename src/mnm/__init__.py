@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mnm.envs import register_tasks
+
 if TYPE_CHECKING:
     from mnm.api import MBPO, SAC, VAML, VMBPO, MnM, MnMApprox, MnMTight, ValueWeighted, load
 
 __version__ = "0.1.0"
 __all__ = ["MBPO", "SAC", "VAML", "VMBPO", "MnM", "MnMApprox", "MnMTight", "ValueWeighted", "__version__", "load"]
+
+register_tasks()
 
 
 def __getattr__(name: str) -> Any:

@@ -57,6 +57,19 @@ class Solve:
 
 
 @dataclass(frozen=True)
+class Envs:
+    """List the paper's tasks, describe one, or draw it.
+
+    Examples: mnm envs; mnm envs mnm/DClawTurnRandom-v0 --png claw.png
+    """
+
+    id: tyro.conf.Positional[str | None] = None
+    """One task: any id that Gymnasium knows."""
+    png: Path | None = None
+    """Write a picture of the task's first state here."""
+
+
+@dataclass(frozen=True)
 class Train:
     """Train an agent on a Gymnasium task: mnm train AGENT --env ID. See mnm train --help, mnm train AGENT --help.
 
@@ -75,12 +88,16 @@ def main() -> None:
 
             sys.exit(train(sys.argv[2:]))
         command = tyro.extras.subcommand_cli_from_dict(
-            {"train": Train, "reproduce": Reproduce, "solve": Solve},
+            {"train": Train, "envs": Envs, "reproduce": Reproduce, "solve": Solve},
             prog="mnm",
             description="Joint model-policy optimisation: deep agents, exact on finite MDPs, the paper's figures.",
         )
         if isinstance(command, Train):
             sys.exit(fail("the agent is missing; mnm train --help names them"))
+        if isinstance(command, Envs):
+            from mnm.envs.catalogue import describe
+
+            sys.exit(describe(command.id, command.png))
         sys.exit(reproduce(command) if isinstance(command, Reproduce) else solve(command))
     except KeyboardInterrupt:
         sys.exit(130)

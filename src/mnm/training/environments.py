@@ -47,21 +47,27 @@ def make(task: str | Callable[[], gym.Env]) -> Environment:
             f"the task is {_short(task)}, but a run makes two environments, for training and for evaluation:"
             " pass a function that makes one, such as lambda: MyEnv(), or a Gymnasium id"
         )
-    name = task if isinstance(task, str) else getattr(task, "__name__", _short(task))
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # that a newer version of the task exists
-            env = gym.make(task, disable_env_checker=True) if isinstance(task, str) else task()
-    except Exception as error:  # an environment's constructor can raise anything
-        hint = _hint(task, error) if isinstance(task, str) else ""
-        raise TaskError(f"{name}: cannot be made: {_reason(error)}{hint}") from error
-    if not isinstance(env, gym.Env):
-        raise TaskError(f"{name}: returned {_short(env)}, which is no gymnasium.Env: return a new environment")
+    env = make_env(task)
     try:
         return Environment(env)
     except TaskError:
         env.close()
         raise
+
+
+def make_env(task: str | Callable[[], gym.Env], **settings: Any) -> gym.Env:
+    """The Gymnasium environment itself, of any kind; `settings` go to `gymnasium.make`."""
+    name = task if isinstance(task, str) else getattr(task, "__name__", _short(task))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # that a newer version of the task exists
+            env = gym.make(task, disable_env_checker=True, **settings) if isinstance(task, str) else task()
+    except Exception as error:  # an environment's constructor can raise anything
+        hint = _hint(task, error) if isinstance(task, str) else ""
+        raise TaskError(f"{name}: cannot be made: {_reason(error)}{hint}") from error
+    if not isinstance(env, gym.Env):
+        raise TaskError(f"{name}: returned {_short(env)}, which is no gymnasium.Env: return a new environment")
+    return env
 
 
 class Environment:

@@ -1,0 +1,89 @@
+"""`mnm envs`: the tasks in a table, one task's facts, its picture."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+from rich.console import Console
+from rich.table import Table
+
+from mnm.cli import fail
+from mnm.envs import TASKS
+from mnm.training.environments import TaskError, make_env
+
+
+def describe(task: str | None, png: Path | None) -> int:
+    """The exit code: 0, 1 failed, 2 bad input."""
+    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+    if task is None:
+        if png is not None:
+            return fail("--png draws one task: name it, as in mnm envs mnm/DClawTurnRandom-v0 --png claw.png")
+        console.print(table())
+        print("Any other Gymnasium id works too: mnm envs ID, mnm train AGENT --env ID")
+        return 0
+    try:
+        env = make_env(task, **({"render_mode": "rgb_array"} if png is not None else {}))
+    except TaskError as error:
+        return fail(str(error))
+    try:
+        for name, fact in facts(task, env).items():
+            print(f"{name:12} {fact}")
+        if png is not None:
+            draw(env, png)
+            print(f"{'picture':12} {png}")
+    except (OSError, TaskError) as error:
+        return fail(f"--png {png}: {error}")
+    finally:
+        env.close()
+    return 0
+
+
+def table() -> Table:
+    """All tasks of the paper."""
+    shown = Table(box=None, header_style="bold")
+    for heading in ("id", "observation", "action", "horizon", "reward", "from"):
+        shown.add_column(heading, no_wrap=heading == "id")
+    for task in TASKS:
+        shown.add_row(task.id, task.observation, task.action, str(task.horizon), task.reward, task.source)
+    return shown
+
+
+def facts(task: str, env: gym.Env) -> dict[str, Any]:
+    """What there is to know about a task."""
+    known = {one.id: one for one in TASKS}
+    found: dict[str, Any] = {
+        "id": task,
+        "observation": _space(env.observation_space),
+        "action": _space(env.action_space),
+        "horizon": (env.spec.max_episode_steps if env.spec is not None else None) or "none",
+    }
+    if task in known:
+        found |= {"reward": known[task].reward, "from": known[task].source}
+    return found
+
+
+def _space(space: gym.Space) -> str:
+    if not isinstance(space, gym.spaces.Box):
+        return str(space)
+    bounds = f"{space.low.min():g} to {space.high.max():g}" if space.is_bounded() else "unbounded"
+    return f"{space.dtype} {space.shape}, {bounds}"
+
+
+def draw(env: gym.Env, png: Path) -> None:
+    """The first state of the episode with seed 0, as a PNG file."""
+    from matplotlib.image import imsave
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            env.reset(seed=0)
+            picture: Any = env.render()
+    except Exception as error:  # graphics drivers and tasks raise what they like
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise TaskError(f"cannot be drawn: {reason}; without a display MuJoCo needs MUJOCO_GL=egl or osmesa") from error
+    png.parent.mkdir(parents=True, exist_ok=True)
+    imsave(png, picture, format="png")
