@@ -47,6 +47,7 @@ types: $(INSTALLED)
 
 bench: $(BENCH_INSTALLED) $(RIVALS_INSTALLED)
 	$(BIN)/python bench/tabular.py
+	$(BIN)/python bench/environments.py
 	$(BIN)/python bench/deep.py
 
 clean:

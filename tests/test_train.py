@@ -1,7 +1,10 @@
 """`mnm train`: the real command's first steps for every agent, what it writes, and how it fails."""
 
 import json
+import subprocess
+import sys
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -50,6 +53,28 @@ def test_the_first_hundred_steps(name, tmp_path, capsys):
     assert agent.predict(np.array([1.0, 0.0, 0.0])).shape == (1,)
 
 
+def test_a_task_in_a_module_of_the_present_folder(tmp_path):
+    """Through the real command: its own start-up decides where modules are looked for."""
+    (tmp_path / "tank.py").write_text(
+        "import gymnasium as gym\n"
+        "class Tank(gym.Env):\n"
+        "    observation_space = action_space = gym.spaces.Box(-1.0, 1.0, (1,))\n"
+        "    def reset(self, *, seed=None, options=None):\n"
+        "        super().reset(seed=seed)\n"
+        "        return self.observation_space.sample(), {}\n"
+        "    def step(self, action):\n"
+        "        return self.observation_space.sample(), 1.0, False, False, {}\n"
+        "gym.register('made/Tank-v0', entry_point=Tank, max_episode_steps=5)\n"
+    )
+    command = [sys.executable, "-c", "from mnm.cli import main; main()"]
+    arguments = ["train", "sac", "--env", "tank:made/Tank-v0", "--steps", "6", *SMALL]
+    done = subprocess.run(
+        [*command, *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "runs/made_Tank-v0-sac-seed0/agent.npz").exists()
+
+
 def test_seeds_together_have_a_folder_each(tmp_path):
     assert train(command("sac", tmp_path, "--seeds", "2", "--seed", "3")) == 0
     returns = [read_metrics(tmp_path / f"Pendulum-v1-sac-seed{seed}" / "metrics.csv")["return"] for seed in (3, 4)]
@@ -96,6 +121,35 @@ def test_a_reward_without_logarithm_stops_the_run_and_names_it(tmp_path, capsys)
     error = capsys.readouterr().err
     assert "the reward -" in error
     assert "set reward_offset above" in error
+
+
+class Breaks(gym.Env):
+    """Pays 1 a step, and breaks at the 7th step of its 3rd episode of 10."""
+
+    observation_space = gym.spaces.Box(-1.0, 1.0, (2,))
+    action_space = gym.spaces.Box(-1.0, 1.0, (1,))
+    episodes = steps = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.episodes, self.steps = self.episodes + 1, 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        broken = self.episodes == 3 and self.steps == 7
+        return np.full(2, np.nan if broken else 0.5, np.float32), 1.0, self.steps == 10, False, {}
+
+
+def test_a_run_on_a_task_that_breaks_keeps_what_it_had(tmp_path, capsys):
+    gym.register("Breaks-v0", entry_point=Breaks)
+    quick = ["--scale", "quick", "--random-steps", "5", "--evaluate-every", "10", "--evaluation-episodes", "1"]
+    assert train(["sac", "--env", "Breaks-v0", "--steps", "50", "--runs", str(tmp_path), *quick]) == 1
+    error = capsys.readouterr().err
+    assert error == "mnm: Breaks-v0: episode 3, step 7: entry 0 of the observation is nan, which is no finite float32\n"
+    folder = tmp_path / "Breaks-v0-sac-seed0"
+    assert read_metrics(folder / "metrics.csv")["step"] == [10, 20]
+    assert mnm.load(folder / "agent.npz").steps == 26
 
 
 def test_an_existing_run_is_kept_unless_told(tmp_path, capsys):

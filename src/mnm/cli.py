@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 import time
 from collections.abc import Iterable
@@ -82,6 +83,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):  # a terminal without arrows shows question marks
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+    sys.path.append(os.getcwd())  # for --env module:Task-v0; last, so that no file here hides a library
     try:
         if sys.argv[1:2] == ["train"]:  # its flags are the agents' settings: only now are the agents imported
             from mnm.train import train

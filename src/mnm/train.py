@@ -76,7 +76,7 @@ def run(algorithm: Algorithm, options: Options, config: AgentConfig) -> int:
     if options.seed < 0:
         raise RunError(f"--seed is {options.seed}, but must be 0 or more")
     seeds = tuple(range(options.seed, options.seed + options.seeds))
-    name = options.name if options.name is not None else f"{options.env.replace('/', '_')}-{algorithm.name}"
+    name = options.name if options.name is not None else f"{task_name(options.env)}-{algorithm.name}"
     folders = {seed: checked_folder(options.runs, f"{name}-seed{seed}", options.overwrite) for seed in seeds}
     learner = Learner(algorithm, config, options.env, seeds)
     writers = {}
@@ -107,6 +107,11 @@ def run(algorithm: Algorithm, options: Options, config: AgentConfig) -> int:
             print(f"{folder}: config.json, metrics.csv, TensorBoard events, agent.npz ({learner.steps} steps)")
         learner.close()
     return 0
+
+
+def task_name(env: str) -> str:
+    """The task's id as part of a folder's name: without the module that makes it known, and without slashes."""
+    return env.rpartition(":")[2].replace("/", "_")
 
 
 class RunError(ValueError):

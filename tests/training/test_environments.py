@@ -31,7 +31,8 @@ class Tiny(gym.Env):
     def step(self, action):
         self.steps += 1
         self.action = action
-        answer = {"observation": np.zeros(self.observation_space.shape), "reward": 0.5, "terminated": False}
+        zeros = np.zeros(self.observation_space.shape, self.observation_space.dtype)
+        answer = {"observation": zeros, "reward": 0.5, "terminated": False}
         answer |= {"truncated": False} | (self.answers if self.steps >= 2 else {})
         if "error" in answer:
             raise answer["error"]
@@ -245,6 +246,14 @@ def test_a_broken_step_is_placed(answers, what):
     with pytest.raises(TaskError, match=f"^Tiny: episode 2, step 2: .*{what}") as caught:
         second_step(**answers)
     assert "\n" not in str(caught.value)
+
+
+def test_fractions_in_a_space_of_integers_are_refused():
+    environment = make(lambda: Tiny(gym.spaces.Box(0, 9, (2,), np.int64), observation=np.array([1.0, 0.5])))
+    environment.reset(0)
+    environment.step(np.zeros(2))
+    with pytest.raises(TaskError, match="the observation has dtype float64, but the space declares int64"):
+        environment.step(np.zeros(2))
 
 
 def test_an_exception_in_step_is_placed_and_chained():

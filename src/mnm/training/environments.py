@@ -83,7 +83,8 @@ class Environment:
         self.name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
         observations = getattr(env, "observation_space", None)
         actions = getattr(env, "action_space", None)
-        self.observation_shape = self._check_observations(observations).shape
+        self._observations = self._check_observations(observations)
+        self.observation_shape = self._observations.shape
         self._actions = self._check_actions(actions)
         self._low, self._high = self._actions.low.astype(np.float64), self._actions.high.astype(np.float64)
         self.observation_dim = int(np.prod(self.observation_shape))
@@ -168,6 +169,9 @@ class Environment:
         array = self._numbers("observation", value)
         if array.shape != self.observation_shape:
             self._fail(f"the observation has shape {array.shape}, but the space declares {self.observation_shape}")
+        declared = self._observations.dtype
+        if array.dtype.kind == "f" and np.issubdtype(declared, np.integer):  # other differences do no harm
+            self._fail(f"the observation has dtype {array.dtype}, but the space declares {declared}")
         flat = _to_float32(array).reshape(-1)
         wrong = np.flatnonzero(~np.isfinite(flat))
         if wrong.size:
