@@ -92,7 +92,7 @@ def test_help_imports_no_heavy_library():
         "try:\n"
         "    main()\n"
         "finally:\n"
-        "    heavy = {'jax', 'numpy', 'scipy', 'numba', 'matplotlib', 'gymnasium'} & set(sys.modules)\n"
+        "    heavy = {'jax', 'scipy', 'numba', 'matplotlib', 'mujoco', 'metaworld'} & set(sys.modules)\n"
         "    print('heavy:', sorted(heavy))\n"
     )
     finished = in_python("--help", code=code)

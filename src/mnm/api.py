@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields, replace
-from difflib import get_close_matches
 from typing import Any
 
 import gymnasium as gym
 
 from mnm.agents import ALGORITHMS
 from mnm.agents.algorithm import AgentConfig, Algorithm, ConfigError
+from mnm.messages import nearest
 from mnm.training.learner import Learner
 from mnm.training.saving import load
 
@@ -27,8 +27,7 @@ def configured(algorithm: Algorithm, scale: str, settings: dict[str, Any]) -> Ag
     known = [field.name for field in fields(preset)]
     for name in settings:
         if name not in known:
-            near = get_close_matches(name, known, n=1)
-            hint = f" (did you mean {near[0]}?)" if near else f"; its settings are {', '.join(known)}"
+            hint = nearest(name, known) or f"; its settings are {', '.join(known)}"
             raise ConfigError(f"{algorithm.name} has no setting {name!r}{hint}")
     return replace(preset, **settings)
 

@@ -6,20 +6,19 @@ import io
 import os
 import sys
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from mnm.messages import fail, nearest
+
 if TYPE_CHECKING:
     from rich.console import Console
 
     from mnm.figures.base import Verdict
     from mnm.solve import Report
-
-BAD_INPUT = 2
 
 
 @dataclass(frozen=True)
@@ -239,17 +238,3 @@ def print_report(console: Console, report: Report) -> None:
     console.print(table)
     if report.why_not:
         print(f"note: {report.why_not}")
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """', did you mean X?' or nothing."""
-    from difflib import get_close_matches
-
-    matches = get_close_matches(name, list(known), n=1)
-    return f" (did you mean {matches[0]}?)" if matches else ""
-
-
-def fail(message: str) -> int:
-    """Say what is wrong with the input, in one line."""
-    print(f"mnm: {' '.join(message.split())}", file=sys.stderr)
-    return BAD_INPUT

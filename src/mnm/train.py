@@ -15,7 +15,7 @@ import tyro
 
 from mnm.agents import ALGORITHMS
 from mnm.agents.algorithm import AgentConfig, Algorithm, ConfigError
-from mnm.cli import fail
+from mnm.messages import fail
 from mnm.training.environments import TaskError
 from mnm.training.learner import Learner, Row
 from mnm.training.metrics import MetricsWriter

@@ -5,7 +5,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mnm.agents.sac import q_values
 from mnm.networks import MLP, GaussianDynamics
 from mnm.replay import Replay, Transitions
 
@@ -26,10 +25,6 @@ def stacked(trees):
 
 def random_actions(count, seed=0):
     return np.random.default_rng(seed).uniform(-1, 1, (count, 1))
-
-
-def critic(state, observation, action):
-    return float(q_values(state.actor_critic.critics, jnp.array([[observation]]), jnp.array([[action]])).mean())
 
 
 def action_pays(actions):

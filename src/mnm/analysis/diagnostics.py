@@ -56,11 +56,10 @@ def diagnose(
     found = value_diagnostics(algorithm, config, state.actor_critic, episodes)
     if not hasattr(state, "world"):
         return found
-    key = jax.random.key(seed)
-    found |= _floats(model_errors(state.world, held_out(episodes, generator), windows(episodes, generator), key))
+    key, rows = jax.random.key(seed), held_out(episodes, generator)
+    found |= _floats(model_errors(state.world, rows, windows(episodes, generator), key))
     classifier = state.classifier if isinstance(state, AdversarialState) else None
     if classifier is not None:
-        rows = held_out(episodes, generator)
         found |= _floats(classifier_diagnostics(config, state.world, classifier, rows, key))
     offset = getattr(config, "reward_offset", 0.0)
     with_bound = classifier is not None and float(state.world.statistics.lowest_reward) + offset > 0

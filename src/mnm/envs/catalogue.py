@@ -11,8 +11,8 @@ import gymnasium as gym
 from rich.console import Console
 from rich.table import Table
 
-from mnm.cli import fail
 from mnm.envs import TASKS
+from mnm.messages import fail
 from mnm.training.environments import TaskError, make_env
 
 
