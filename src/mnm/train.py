@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
-import shutil
 import sys
 from dataclasses import dataclass, field, make_dataclass
 from importlib.metadata import version
@@ -20,11 +17,11 @@ from mnm.training.environments import TaskError
 from mnm.training.learner import Learner, Row
 from mnm.training.metrics import MetricsWriter
 from mnm.training.progress import Display
+from mnm.training.runs import RunError, checked_folder, make_folder, task_name
 from mnm.training.saving import config_as_json
 
 SCALES = ("paper", "cpu", "quick")
 SCALE = "cpu"
-CONFIG = "config.json"
 
 
 @dataclass(frozen=True)
@@ -81,7 +78,7 @@ def run(algorithm: Algorithm, options: Options, config: AgentConfig) -> int:
     learner = Learner(algorithm, config, options.env, seeds)
     writers = {}
     for seed, folder in folders.items():
-        make_folder(folder, algorithm, options, learner.config, seed)
+        make_folder(folder, described(algorithm, options, learner.config, seed))
         writers[seed] = MetricsWriter(folder)
 
     def on_row(seed: int, step: int, row: Row) -> None:
@@ -109,30 +106,9 @@ def run(algorithm: Algorithm, options: Options, config: AgentConfig) -> int:
     return 0
 
 
-def task_name(env: str) -> str:
-    """The task's id as part of a folder's name: without the module that makes it known, and without slashes."""
-    return env.rpartition(":")[2].replace("/", "_")
-
-
-class RunError(ValueError):
-    """A run that cannot be had as asked for."""
-
-
-def checked_folder(runs: Path, name: str, overwrite: bool) -> Path:
-    """A folder inside `runs` that may be made; an existing run is never overwritten without being told to."""
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,150}", name):
-        raise RunError(f"a run cannot be named {name!r}: use letters, digits, and _ . + - (not first)")
-    folder = runs / name
-    if folder.exists() and not overwrite:
-        raise RunError(f"{folder} exists: choose another --name or --runs, or delete it with --overwrite")
-    if folder.exists() and not (folder / CONFIG).exists():
-        raise RunError(f"{folder} is no run (it has no {CONFIG}): --overwrite does not delete it")
-    return folder
-
-
-def make_folder(folder: Path, algorithm: Algorithm, options: Options, config: AgentConfig, seed: int) -> None:
-    """An empty run folder but for config.json: everything that the run depends on."""
-    described = {
+def described(algorithm: Algorithm, options: Options, config: AgentConfig, seed: int) -> dict[str, Any]:
+    """Everything that a run depends on."""
+    return {
         "algorithm": algorithm.name,
         "env": options.env,
         "seed": seed,
@@ -144,13 +120,6 @@ def make_folder(folder: Path, algorithm: Algorithm, options: Options, config: Ag
         "settings": config_as_json(config),
         "versions": {name: version(name) for name in ("mnm-rl", "jax", "equinox", "optax", "gymnasium", "numpy")},
     }
-    try:
-        if folder.exists():
-            shutil.rmtree(folder)
-        folder.mkdir(parents=True)
-        (folder / CONFIG).write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise RunError(f"{folder}: {error.strerror}") from error
 
 
 def _scale(arguments: list[str]) -> str:

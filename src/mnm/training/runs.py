@@ -1,0 +1,129 @@
+"""Run folders: what is in them, where they are, whether they are finished.
+
+A run is a folder with config.json (everything that it depends on), metrics.csv, evaluations.csv (every evaluation
+episode's return), TensorBoard events, checkpoints and, at the end, agent.npz.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from mnm.training.metrics import FILE as METRICS
+from mnm.training.metrics import read_metrics
+
+CONFIG = "config.json"
+NEEDED = ("algorithm", "env", "seed", "steps", "scale")
+
+
+class RunError(ValueError):
+    """A run that cannot be had or read as asked for; the message is one line."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run's folder and configuration."""
+
+    folder: Path
+    config: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The folder's own name."""
+        return self.folder.name
+
+    @property
+    def algorithm(self) -> str:
+        """The agent's name, such as mnm_approx."""
+        return str(self.config["algorithm"])
+
+    @property
+    def env(self) -> str:
+        """The task's id."""
+        return str(self.config["env"])
+
+    @property
+    def seed(self) -> int:
+        """The run's seed."""
+        return int(self.config["seed"])
+
+    @cached_property
+    def metrics(self) -> dict[str, list[float]]:
+        """The columns of metrics.csv; none if nothing has been measured yet."""
+        path = self.folder / METRICS
+        try:
+            return read_metrics(path) if path.exists() else {}
+        except (OSError, ValueError) as error:
+            raise RunError(f"{path}: {error}") from error
+
+    @property
+    def finished(self) -> bool:
+        """Whether the last step has been measured."""
+        steps = self.metrics.get("step", [])
+        return bool(steps) and steps[-1] >= int(self.config["steps"])
+
+
+def read_run(folder: Path) -> Run:
+    """The run in a folder."""
+    path = folder / CONFIG
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise RunError(f"{folder} is no run: it has no {CONFIG}") from None
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path} cannot be read: {error}") from error
+    missing = [name for name in NEEDED if not isinstance(config, dict) or name not in config]
+    if missing:
+        raise RunError(f"{path} is no run's configuration: it has no {missing[0]!r}")
+    return Run(folder, config)
+
+
+def find_runs(paths: Iterable[Path]) -> list[Run]:
+    """The runs that the paths name: a run's own folder, or a folder that holds runs, however deep. Each run once."""
+    found: dict[Path, Run] = {}
+    for path in paths:
+        if not path.is_dir():
+            raise RunError(f"{path} is no folder")
+        folders = [path] if (path / CONFIG).exists() else sorted(file.parent for file in path.rglob(CONFIG))
+        if not folders:
+            raise RunError(f"{path} holds no runs: no {CONFIG} in it")
+        for folder in folders:
+            found.setdefault(folder.resolve(), read_run(folder))
+    return list(found.values())
+
+
+def task_name(env: str) -> str:
+    """The task's id as part of a folder's name: without the module that makes it known, and without slashes."""
+    return env.rpartition(":")[2].replace("/", "_")
+
+
+def checked_folder(runs: Path, name: str, overwrite: bool) -> Path:
+    """A folder inside `runs` that may be made; an existing run is never overwritten without being told to."""
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,150}", name):
+        raise RunError(f"a run cannot be named {name!r}: use letters, digits, and _ . + - (not first)")
+    folder = runs / name
+    if folder.exists() and not overwrite:
+        unfinished = (folder / CONFIG).exists() and not read_run(folder).finished
+        remedy = f"mnm resume {folder} goes on with it; or " if unfinished else ""
+        state = "is unfinished" if unfinished else "exists"
+        raise RunError(f"{folder} {state}: {remedy}choose another --name or --runs, or delete it with --overwrite")
+    if folder.exists() and not (folder / CONFIG).exists():
+        raise RunError(f"{folder} is no run (it has no {CONFIG}): --overwrite does not delete it")
+    return folder
+
+
+def make_folder(folder: Path, config: Mapping[str, Any]) -> None:
+    """An empty run folder but for config.json."""
+    try:
+        if folder.exists():
+            shutil.rmtree(folder)
+        folder.mkdir(parents=True)
+        (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise RunError(f"{folder}: {error.strerror}") from error
