@@ -53,6 +53,12 @@ def test_ratio_at_extreme_logits_keeps_a_finite_gradient():
     assert (gradients >= 1.0).all()
 
 
+def test_the_ratio_s_gradient_is_bounded_where_the_logarithm_s_is_not():
+    """At the lowest logits that smoothing by 0.1 allows, from log(1/9) on: no step of a model may be thrown away."""
+    gradients = jax.vmap(jax.grad(lambda x: log_ratio(x, 0.1)))(jnp.linspace(-3.0, 3.0, 1001))
+    assert 8.0 < float(gradients.max()) < 9.1
+
+
 def test_accuracy():
     assert classifier_accuracy(jnp.array([1.0, -1.0]), jnp.array([-1.0, -2.0, 3.0, -4.0])) == pytest.approx(0.625)
 

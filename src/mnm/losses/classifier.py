@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-LOWEST = -10.0
+SMALLEST_SHARE = 0.1
+"""Of a smoothed logit that log p/q still follows: with smoothing 0.1, down to p/q = 1/80."""
 
 
 def classifier_loss(
@@ -27,11 +28,12 @@ def log_ratio(logits: Float[Array, "*batch"], smoothing: float = 0.0) -> Float[A
 
     Departs from the paper, which takes the logit itself for log p/q. With negatives smoothed by s the best
     classifier is C = (p + s q) / (p + q), so that exp(logit) = (p/q + s) / (1-s): at p = q the logit is
-    log((1+s)/(1-s)), not 0. Without smoothing this is the logit. Logits below all that smoothing allows keep
-    their gradient: log p/q is then the logit plus LOWEST.
+    log((1+s)/(1-s)), not 0. Without smoothing this is the logit. Near the lowest logit that smoothing allows, the
+    logarithm's gradient would grow without limit, and a model that starts far from the data would learn nothing from
+    it; from SMALLEST_SHARE on, log p/q goes down with the logit itself.
     """
     share = (1.0 - smoothing) - smoothing * jnp.exp(-jnp.maximum(logits, -20.0))
-    return logits + jnp.log(jnp.maximum(share, jnp.exp(LOWEST)))
+    return logits + jnp.log(jnp.maximum(share, SMALLEST_SHARE))
 
 
 def classifier_accuracy(real_logits: Float[Array, "*batch"], model_logits: Float[Array, "*fakes"]) -> Float[Array, ""]:
