@@ -57,6 +57,17 @@ class Solve:
 
 
 @dataclass(frozen=True)
+class Resume:
+    """Go on with an unfinished run from its last checkpoint, exactly as if it had never stopped.
+
+    Example: mnm resume runs/Pendulum-v1-mnm_approx-seed0
+    """
+
+    run: tyro.conf.Positional[Path]
+    """The run's folder."""
+
+
+@dataclass(frozen=True)
 class Envs:
     """List the paper's tasks, describe one, or draw it.
 
@@ -89,12 +100,16 @@ def main() -> None:
 
             sys.exit(train(sys.argv[2:]))
         command = tyro.extras.subcommand_cli_from_dict(
-            {"train": Train, "envs": Envs, "reproduce": Reproduce, "solve": Solve},
+            {"train": Train, "resume": Resume, "envs": Envs, "reproduce": Reproduce, "solve": Solve},
             prog="mnm",
             description="Joint model-policy optimisation: deep agents, exact on finite MDPs, the paper's figures.",
         )
         if isinstance(command, Train):
             sys.exit(fail("the agent is missing; mnm train --help names them"))
+        if isinstance(command, Resume):
+            from mnm.train import resume
+
+            sys.exit(resume(command.run))
         if isinstance(command, Envs):
             from mnm.envs.catalogue import describe
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field, make_dataclass
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,14 +14,14 @@ from mnm.agents import ALGORITHMS
 from mnm.agents.algorithm import AgentConfig, Algorithm, ConfigError
 from mnm.messages import fail
 from mnm.training.environments import TaskError
-from mnm.training.learner import Learner, Row
-from mnm.training.metrics import MetricsWriter
-from mnm.training.progress import Display
-from mnm.training.runs import RunError, checked_folder, make_folder, task_name
+from mnm.training.learner import Learner
+from mnm.training.runs import RunError, checked_folder, make_folder, read_run, revision, task_name
 from mnm.training.saving import config_as_json
+from mnm.training.work import go_on, work
 
 SCALES = ("paper", "cpu", "quick")
 SCALE = "cpu"
+PACKAGES = ("mnm-rl", "jax", "jaxlib", "equinox", "optax", "gymnasium", "mujoco", "numpy")
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,16 @@ class Options:
     """Real steps between two evaluations of the deterministic policy."""
     evaluation_episodes: int = 10
     """Episodes per evaluation."""
+    checkpoint_minutes: float = 2.0
+    """Minutes between two checkpoints, from which mnm resume goes on; one is also written at the end."""
     runs: Path = Path("runs")
     """Folder of all runs."""
     name: str | None = None
     """Name of the run's folder; by default ENV-AGENT, then -seedN."""
     overwrite: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Delete a finished or broken run of the same name first."""
+    wandb: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Send the metrics to Weights & Biases too (needs the package wandb)."""
 
 
 def train(arguments: list[str]) -> int:
@@ -65,60 +69,51 @@ def train(arguments: list[str]) -> int:
         return fail(str(error))
 
 
+def resume(folder: Path) -> int:
+    """`mnm resume`."""
+    try:
+        return go_on(folder)
+    except (ConfigError, TaskError, RunError) as error:
+        return fail(str(error))
+
+
 def run(algorithm: Algorithm, options: Options, config: AgentConfig) -> int:
-    """Train, write metrics and the agents; what was learned before an error or Ctrl-C is kept."""
+    """Check, make the folders, train."""
     for name in ("steps", "seeds", "evaluate_every", "evaluation_episodes"):
         if getattr(options, name) < 1:
             raise RunError(f"--{name.replace('_', '-')} is {getattr(options, name)}, but must be at least 1")
     if options.seed < 0:
         raise RunError(f"--seed is {options.seed}, but must be 0 or more")
-    seeds = tuple(range(options.seed, options.seed + options.seeds))
+    if not options.checkpoint_minutes >= 0:
+        raise RunError(f"--checkpoint-minutes is {options.checkpoint_minutes}, but must be 0 or more")
+    if options.wandb and find_spec("wandb") is None:
+        raise RunError("--wandb needs the package wandb, which is not installed: pip install wandb")
     name = options.name if options.name is not None else f"{task_name(options.env)}-{algorithm.name}"
-    folders = {seed: checked_folder(options.runs, f"{name}-seed{seed}", options.overwrite) for seed in seeds}
+    seeds = tuple(range(options.seed, options.seed + options.seeds))
+    folders = [checked_folder(options.runs, f"{name}-seed{seed}", options.overwrite) for seed in seeds]
     learner = Learner(algorithm, config, options.env, seeds)
-    writers = {}
-    for seed, folder in folders.items():
-        make_folder(folder, described(algorithm, options, learner.config, seed))
-        writers[seed] = MetricsWriter(folder)
-
-    def on_row(seed: int, step: int, row: Row) -> None:
-        writers[seed].write(step, row)
-        display.row(seed, step, row)
-
-    try:
-        with Display() as display:
-            learner.learn(
-                options.steps,
-                evaluate_every=options.evaluate_every,
-                evaluation_episodes=options.evaluation_episodes,
-                on_row=on_row,
-                on_progress=display.progress,
-            )
-    except TaskError as error:
-        print(f"mnm: {error}", file=sys.stderr)
-        return 1
-    finally:
-        for index, (seed, folder) in enumerate(folders.items()):
-            learner.save(folder / "agent.npz", index)
-            writers[seed].close()
-            print(f"{folder}: config.json, metrics.csv, TensorBoard events, agent.npz ({learner.steps} steps)")
-        learner.close()
-    return 0
+    for seed, folder in zip(seeds, folders, strict=True):
+        make_folder(folder, described(algorithm, options, name, learner.config, seed))
+    return work(learner, folders, read_run(folders[0]).config)
 
 
-def described(algorithm: Algorithm, options: Options, config: AgentConfig, seed: int) -> dict[str, Any]:
+def described(algorithm: Algorithm, options: Options, name: str, config: AgentConfig, seed: int) -> dict[str, Any]:
     """Everything that a run depends on."""
     return {
         "algorithm": algorithm.name,
         "env": options.env,
         "seed": seed,
-        "seeds_together": options.seeds,
+        "name": name,
+        "seeds_together": list(range(options.seed, options.seed + options.seeds)),
         "steps": options.steps,
         "scale": options.scale,
         "evaluate_every": options.evaluate_every,
         "evaluation_episodes": options.evaluation_episodes,
+        "checkpoint_minutes": options.checkpoint_minutes,
+        "wandb": options.wandb,
         "settings": config_as_json(config),
-        "versions": {name: version(name) for name in ("mnm-rl", "jax", "equinox", "optax", "gymnasium", "numpy")},
+        "versions": {name: version(name) for name in PACKAGES},
+        "revision": revision(),
     }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -55,6 +55,19 @@ class Progress(NamedTuple):
 Row = Mapping[str, float]
 
 
+class Snapshot(NamedTuple):
+    """All of one seed's run at a moment between two steps."""
+
+    agent: Any
+    replay: Replay
+    counters: Mapping[str, Any]
+    observation: NDArray[np.float32]
+    action: NDArray[np.float32] | None
+    """The next action, if it has been chosen."""
+    taken: NDArray[np.float32]
+    """The actions of the episode so far, [steps, act]."""
+
+
 class Learner:
     """Agents of one algorithm, one per seed, with their environments and replays."""
 
@@ -76,23 +89,25 @@ class Learner:
         self.config = config
         keys = jnp.stack([jax.random.key(seed) for seed in seeds])
         self.state = new_agents(algorithm, config, *self.dims, keys if self.many else keys[0])
-        empty = Replay.empty(config.replay_capacity, *self.dims)
-        if self.many:
-            empty = jax.tree.map(lambda array: jnp.zeros((len(seeds), *array.shape), array.dtype), empty)
-        self.replay = empty
+        self.replay = _stacked([self.empty_replay()] * len(seeds)) if self.many else self.empty_replay()
         self.steps = 0
         """Real steps so far, of every seed."""
         self.updates = 0
         """Updates so far, the warm-up's included."""
+        self.seconds = 0.0
+        """That `learn` has taken so far."""
         self.episodes = [0] * len(seeds)
         """Training episodes begun, by seed."""
         self._next_statistics = config.random_steps
         self._observations: NDArray[np.float32] | None = None
         self._actions: NDArray | None = None
+        self._taken: list[list[NDArray]] = [[] for _ in seeds]
         self._losses: dict[str, Any] = {}
         self._episode_returns = [0.0] * len(seeds)
         self._last_returns = [float("nan")] * len(seeds)
         self._last_evaluation = float("nan")
+        self.evaluated: list[list[float]] = [[] for _ in seeds]
+        """The returns of the latest evaluation's episodes, by seed."""
         self._random = [np.random.default_rng((seed, 2)) for seed in seeds]
 
     def learn(
@@ -103,11 +118,13 @@ class Learner:
         evaluation_episodes: int = 5,
         on_row: Callable[[int, int, Row], None] | None = None,
         on_progress: Callable[[Progress], None] | None = None,
+        on_pause: Callable[[], bool] | None = None,
     ) -> Learner:
         """Take `steps` more real steps with every seed.
 
         Every `evaluate_every` steps, and at the end, the deterministic policy is evaluated on episodes of its own, and
-        on_row(seed, step, row) gets what was measured. Without callbacks, a terminal shows both.
+        on_row(seed, step, row) gets what was measured. Without callbacks, a terminal shows both. on_pause is asked
+        after every step and every chunk of the model's warm-up, where a snapshot can be taken; True ends the work.
         """
         if steps < 0:
             raise ValueError(f"steps is {steps}, but must be 0 or more")
@@ -121,20 +138,28 @@ class Learner:
                     evaluation_episodes=evaluation_episodes,
                     on_row=display.row,
                     on_progress=display.progress,
+                    on_pause=on_pause,
                 )
         end = self.steps + steps
-        began, updates_began = time.monotonic(), self.updates
+        began, updates_began, seconds_before = time.monotonic(), self.updates, self.seconds
         if self._observations is None:
             self._observations = np.stack([self._reset(i) for i in range(len(self.seeds))])
-            if self.steps >= self.config.random_steps:
-                self._choose_actions()
-        while self.steps < end:
-            self._step(on_progress)
-            phase = "random steps" if self.steps <= self.config.random_steps else "learning"
-            self._say(on_progress, phase, self.steps, end)
-            if self.steps % evaluate_every == 0 or self.steps == end:
-                pace = (self.updates - updates_began) / max(time.monotonic() - began, 1e-9)
-                self._report(evaluation_episodes, {"seconds": time.monotonic() - began, "updates_per_s": pace}, on_row)
+        while self.steps < end or self._warming_up:
+            if self._warming_up:
+                self._warm_up()
+                self._say(on_progress, "model warm-up", self.updates, self._warmup_updates)
+            else:
+                self._step()
+                phase = "random steps" if self.steps <= self.config.random_steps else "learning"
+                self._say(on_progress, phase, self.steps, end)
+            elapsed = time.monotonic() - began
+            self.seconds = seconds_before + elapsed
+            due = self.steps % evaluate_every == 0 or self.steps == end
+            if due and not self._warming_up:
+                pace = (self.updates - updates_began) / max(elapsed, 1e-9)
+                self._report(evaluation_episodes, {"seconds": self.seconds, "updates_per_s": pace}, on_row)
+            if on_pause is not None and on_pause():
+                break
         return self
 
     def predict(self, observations: ArrayLike, *, deterministic: bool = True, seed: int = 0) -> NDArray:
@@ -161,6 +186,10 @@ class Learner:
         """The state of the seed with this index."""
         return self._of_seed(self.state, index)
 
+    def empty_replay(self) -> Replay:
+        """One seed's, without transitions."""
+        return Replay.empty(self.config.replay_capacity, *self.dims)
+
     def _of_seed(self, tree: Any, index: int) -> Any:
         return jax.tree.map(lambda array: array[index], tree) if self.many else tree
 
@@ -171,22 +200,69 @@ class Learner:
         save(self, path, index)
 
     def counters(self, index: int) -> dict[str, Any]:
-        """What a seed's run is made of besides arrays, as JSON; when it goes on, a new episode starts."""
+        """What a seed's run is made of besides arrays, as JSON."""
         return {
             "steps": self.steps,
             "updates": self.updates,
+            "seconds": self.seconds,
             "episodes": self.episodes[index],
             "next_statistics": self._next_statistics,
             "last_return": self._last_returns[index],
+            "episode_return": self._episode_returns[index],
+            "losses": {name: float(np.asarray(value).reshape(-1)[index]) for name, value in self._losses.items()},
             "random": self._random[index].bit_generator.state,
         }
 
-    def set_counters(self, counters: Mapping[str, Any]) -> None:
-        """The inverse, for a learner of one seed."""
-        self.steps, self.updates = int(counters["steps"]), int(counters["updates"])
-        self.episodes, self._last_returns = [int(counters["episodes"])], [float(counters["last_return"])]
-        self._next_statistics = int(counters["next_statistics"])
-        self._random[0].bit_generator.state = counters["random"]
+    def set_counters(self, counters: Sequence[Mapping[str, Any]]) -> None:
+        """The inverse, with one mapping for each seed."""
+        shared = counters[0]
+        self.steps, self.updates, self.seconds = int(shared["steps"]), int(shared["updates"]), float(shared["seconds"])
+        self._next_statistics = int(shared["next_statistics"])
+        self.episodes = [int(one["episodes"]) for one in counters]
+        self._last_returns = [float(one["last_return"]) for one in counters]
+        self._episode_returns = [float(one["episode_return"]) for one in counters]
+        self._losses = {name: np.array([one["losses"][name] for one in counters]) for name in shared["losses"]}
+        for generator, one in zip(self._random, counters, strict=True):
+            generator.bit_generator.state = one["random"]
+
+    def snapshot(self, index: int) -> Snapshot:
+        """All of a seed's run, in the middle of an episode too."""
+        assert self._observations is not None
+        taken = np.array(self._taken[index], np.float32).reshape(-1, self.dims[1])
+        action = None if self._actions is None else self._actions[index]
+        replay = self._of_seed(self.replay, index)
+        return Snapshot(self.agent(index), replay, self.counters(index), self._observations[index], action, taken)
+
+    def restore(self, snapshots: Sequence[Snapshot]) -> bool:
+        """Go on exactly where the snapshots, one for each seed, were taken.
+
+        The episode is brought back by taking its actions again from its seed. False if a task does not repeat itself:
+        a new episode has begun then.
+        """
+        agents, replays = ([getattr(snapshot, part) for snapshot in snapshots] for part in ("agent", "replay"))
+        self.state, self.replay = (_stacked(trees) if self.many else trees[0] for trees in (agents, replays))
+        self.set_counters([snapshot.counters for snapshot in snapshots])
+        rejoined = [self._rejoin(index, snapshot) for index, snapshot in enumerate(snapshots)]
+        repeated = all(observation is not None for observation in rejoined)
+        self._observations = np.stack(
+            [self._reset(i) if observation is None else observation for i, observation in enumerate(rejoined)]
+        )
+        actions = [snapshot.action for snapshot in snapshots if snapshot.action is not None]
+        self._actions = np.stack(actions) if actions and repeated else None
+        return repeated
+
+    def _rejoin(self, index: int, snapshot: Snapshot) -> NDArray[np.float32] | None:
+        """The observation that an episode had come to, from its seed and its actions; None if it is another one now."""
+        environment, number = self._environments[index], self.episodes[index] - 1
+        environment.episode = number
+        observation = environment.reset(episode_seed(self.seeds[index], "training", number))
+        for action in snapshot.taken:
+            step = environment.step(action)
+            if step.terminated or step.truncated:
+                return None
+            observation = step.observation
+        self._taken[index] = list(snapshot.taken)
+        return observation if np.array_equal(observation, snapshot.observation) else None
 
     def close(self) -> None:
         """Close the environments."""
@@ -215,21 +291,25 @@ class Learner:
         seed = episode_seed(self.seeds[index], "training", self.episodes[index])
         self.episodes[index] += 1
         self._episode_returns[index] = 0.0
+        self._taken[index] = []
         return self._environments[index].reset(seed)
 
-    def _step(self, on_progress: Callable[[Progress], None] | None) -> None:
+    def _step(self) -> None:
         """One real step of every seed, and the updates that it earns."""
         config = self.config
         assert self._observations is not None
         if self.steps < config.random_steps:
             actions = np.stack([g.uniform(-1, 1, self.dims[1]).astype(np.float32) for g in self._random])
         else:
+            if self._actions is None:
+                self._choose_actions()
             assert self._actions is not None
             actions = self._actions
         taken = [environment.step(a) for environment, a in zip(self._environments, actions, strict=True)]
         for index, step in enumerate(taken):
             self._check_reward(index, step.reward, step.terminated)
             self._episode_returns[index] += step.reward
+            self._taken[index].append(actions[index])
         columns: tuple[Any, ...] = (
             self._observations,
             actions,
@@ -252,9 +332,7 @@ class Learner:
         )
         if self.steps <= config.random_steps:
             self.replay = store(self.replay, transitions, many=self.many)
-            if self.steps == config.random_steps:
-                self._begin_learning(on_progress)
-                self._choose_actions()
+            self._set_statistics()
             return
         self.state, self.replay, chosen, self._losses = train_step(
             self.algorithm.update,
@@ -276,20 +354,22 @@ class Learner:
         self.state, chosen = act(self.state, current, many=self.many)
         self._actions = np.asarray(chosen).reshape(len(self.seeds), -1)
 
-    def _begin_learning(self, on_progress: Callable[[Progress], None] | None) -> None:
-        """The random steps are over: whiten, and train the model alone."""
-        self._set_statistics()
-        warm_up = self.algorithm.warm_up
-        if warm_up is None or not isinstance(self.config, ModelConfig):
-            return
-        total = self.config.warmup_updates
-        while self.updates < total:
-            count = min(WARM_UP_CHUNK, total - self.updates)
-            self.state, self._losses = update_many(
-                warm_up, self.config, self.state, self.replay, self.updates, count, many=self.many
-            )
-            self.updates += count
-            self._say(on_progress, "model warm-up", self.updates, total)
+    @property
+    def _warmup_updates(self) -> int:
+        return self.config.warmup_updates if isinstance(self.config, ModelConfig) else 0
+
+    @property
+    def _warming_up(self) -> bool:
+        """Whether the random steps are over, and the model is still being trained alone."""
+        return self.steps >= self.config.random_steps and self.updates < self._warmup_updates
+
+    def _warm_up(self) -> None:
+        assert self.algorithm.warm_up is not None
+        count = min(WARM_UP_CHUNK, self._warmup_updates - self.updates)
+        self.state, self._losses = update_many(
+            self.algorithm.warm_up, self.config, self.state, self.replay, self.updates, count, many=self.many
+        )
+        self.updates += count
 
     def _set_statistics(self) -> None:
         """Whiten anew when the random steps are over, and then whenever the real transitions have doubled."""
@@ -322,7 +402,7 @@ class Learner:
         means = []
         for index, seed in enumerate(self.seeds):
             played = self.evaluate(index, evaluation_episodes)
-            totals = [episode.total for episode in played]
+            self.evaluated[index] = totals = [episode.total for episode in played]
             means.append(float(np.mean(totals)))
             row = {"return": means[-1], "return_std": float(np.std(totals)), "updates": float(self.updates)}
             row["episode_return"] = self._last_returns[index]
@@ -350,6 +430,10 @@ def mode(policy: TanhGaussianPolicy, observations: NDArray[np.float32]) -> jax.A
 def draw(policy: TanhGaussianPolicy, observations: NDArray[np.float32], key: jax.Array) -> jax.Array:
     """Actions of the stochastic policy."""
     return policy.sample(jnp.asarray(observations), key)[0]
+
+
+def _stacked(trees: Sequence[Any]) -> Any:
+    return jax.tree.map(lambda *arrays: jnp.stack(arrays), *trees)
 
 
 def _first(tree: Any) -> Any:

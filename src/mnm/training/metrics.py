@@ -15,23 +15,33 @@ from typing import Self
 from tensorboardX import SummaryWriter
 
 FILE = "metrics.csv"
+RETURNS = "evaluations.csv"
 STEP = "step"
 
 logging.getLogger("tensorboardX.x2num").setLevel(logging.ERROR)  # it warns at every NaN; the row says it already
 
 
 class MetricsWriter:
-    """Writes rows of scalars into a folder; where it holds a metrics.csv already, the new rows go below the old."""
+    """Writes rows of scalars into a folder; where it holds a metrics.csv already, the new rows go below the old.
 
-    def __init__(self, folder: Path) -> None:
+    Beside it, evaluations.csv has every evaluation episode's return.
+    """
+
+    def __init__(self, folder: Path, after: int | None = None) -> None:
+        """`after`: old rows of later steps are dropped; the run goes on from there."""
         folder.mkdir(parents=True, exist_ok=True)
-        self._path = folder / FILE
+        self._path, self._returns = folder / FILE, folder / RETURNS
+        if self._returns.exists():
+            columns, rows = _read(self._returns)
+            _replace(self._returns, columns, _until(rows, after))
         self._columns, rows = _read(self._path) if self._path.exists() else ([], [])
+        rows = _until(rows, after)
         self._columns = self._columns or [STEP]
         _replace(self._path, self._columns, rows)  # without a row that a crash left unfinished
         self._file = self._path.open("a", newline="", encoding="utf-8")
         runs = len(list(folder.glob("events.out.tfevents.*")))  # names differ by the second only
-        self._events = SummaryWriter(str(folder), filename_suffix=f".{runs}")
+        purge = None if after is None else after + 1
+        self._events = SummaryWriter(str(folder), purge_step=purge, filename_suffix=f".{runs}")
 
     def write(self, step: int, row: Mapping[str, float]) -> None:
         """Add one row, on disk when this returns. New names become new columns; a slash in a name makes a group."""
@@ -49,6 +59,15 @@ class MetricsWriter:
         self._file.flush()
         for name, value in values.items():
             self._events.add_scalar(name, value, step)
+
+    def write_returns(self, step: int, returns: Sequence[float]) -> None:
+        """Add the returns of one evaluation's episodes."""
+        new = not self._returns.exists()
+        with self._returns.open("a", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            if new:
+                writer.writerow([STEP, "episode", "return"])
+            writer.writerows([step, number, repr(float(value))] for number, value in enumerate(returns))
 
     def close(self) -> None:
         """Finish both files."""
@@ -88,6 +107,11 @@ def _read(path: Path) -> tuple[list[str], list[list[str]]]:
         if len(row) > len(columns):
             raise ValueError(f"{path}: row {number} has {len(row)} cells, the header {len(columns)}")
     return columns, [row + [""] * (len(columns) - len(row)) for row in rows]
+
+
+def _until(rows: list[list[str]], step: int | None) -> list[list[str]]:
+    """The rows of steps up to this one."""
+    return rows if step is None else [row for row in rows if int(row[0]) <= step]
 
 
 def _replace(path: Path, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

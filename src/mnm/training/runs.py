@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -116,6 +117,16 @@ def checked_folder(runs: Path, name: str, overwrite: bool) -> Path:
     if folder.exists() and not (folder / CONFIG).exists():
         raise RunError(f"{folder} is no run (it has no {CONFIG}): --overwrite does not delete it")
     return folder
+
+
+def revision() -> str | None:
+    """The commit of the source that runs, with a + if it has been changed since; None outside a Git checkout."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty=+", "--abbrev=12"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return found.stdout.strip() or None
 
 
 def make_folder(folder: Path, config: Mapping[str, Any]) -> None:

@@ -44,7 +44,7 @@ def save(learner: Learner, path: str | Path, index: int = 0) -> None:
         "seed": learner.seeds[index],
         "counters": learner.counters(index),
     }
-    arrays = {f"array_{number}": array for number, array in enumerate(_pack((state, replay)))}
+    arrays = {f"array_{number}": array for number, array in enumerate(pack((state, replay)))}
     text = np.frombuffer(json.dumps(header).encode(), np.uint8)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.tmp")
@@ -84,8 +84,8 @@ def load(path: str | Path, task: str | Callable[[], gym.Env] | None = None) -> L
             f" {learner.task_name} has {learner.dims}"
         )
     try:
-        learner.state, learner.replay = _unpack((learner.state, learner.replay), arrays)
-        learner.set_counters(counters)
+        learner.state, learner.replay = unpack((learner.state, learner.replay), arrays)
+        learner.set_counters([counters])
     except (ValueError, TypeError, KeyError) as error:
         raise SavedAgentError(f"{path}: a damaged agent: {error}") from error
     return learner
@@ -108,7 +108,7 @@ def _is_replay(node: Any) -> bool:
     return isinstance(node, Replay)
 
 
-def _pack(tree: Any) -> list[NDArray]:
+def pack(tree: Any) -> list[NDArray]:
     """The arrays of a PyTree in order; of a replay only the rows that are filled."""
     packed: list[NDArray] = []
     for node in jax.tree.leaves(tree, is_leaf=_is_replay):
@@ -120,7 +120,7 @@ def _pack(tree: Any) -> list[NDArray]:
     return packed
 
 
-def _unpack(template: Any, arrays: list[NDArray]) -> Any:
+def unpack(template: Any, arrays: list[NDArray]) -> Any:
     """The template's PyTree with these arrays, each of which must have the shape and type of its place."""
     queue = iter(arrays)
     nodes, structure = jax.tree.flatten(template, is_leaf=_is_replay)

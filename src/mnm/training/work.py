@@ -1,0 +1,165 @@
+"""The work of `mnm train` and `mnm resume`: learn, write down what is measured, save, and stop in good order."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from mnm.agents import ALGORITHMS
+from mnm.agents.algorithm import ConfigError
+from mnm.training.checkpoints import CheckpointError, MismatchError, restore_checkpoints, save_checkpoint
+from mnm.training.environments import TaskError
+from mnm.training.learner import Learner, Row
+from mnm.training.metrics import MetricsWriter
+from mnm.training.progress import Display
+from mnm.training.runs import Run, RunError, read_run
+from mnm.training.saving import config_from_json
+from mnm.training.watch import DivergedError, Watch, check_losses, check_numbers
+
+FAILED = 1
+
+
+def go_on(folder: Path) -> int:
+    """Go on with a run from its last checkpoint; seeds that were trained together go on together."""
+    run = read_run(folder)
+    if run.finished:
+        print(f"{folder} is finished: {run.config['steps']} steps")
+        return 0
+    runs = _together(run)
+    learner = _learner(run)
+    folders = [one.folder for one in runs]
+    try:
+        for warning in restore_checkpoints(folders, learner):
+            print(f"mnm: {warning}", file=sys.stderr)
+    except (CheckpointError, MismatchError) as error:
+        learner.close()
+        raise RunError(str(error)) from error
+    print(f"{folder}: going on from step {learner.steps} of {run.config['steps']}", flush=True)
+    return work(learner, folders, run.config)
+
+
+def work(learner: Learner, folders: Sequence[Path], config: Mapping[str, Any]) -> int:
+    """Learn up to the run's last step; the exit code: 0, 1 failed, 128 and more when a signal stopped it."""
+    writers = [MetricsWriter(folder, after=learner.steps) for folder in folders]
+    watches = [Watch() for _ in folders]
+    places = {seed: index for index, seed in enumerate(learner.seeds)}
+    send = _weights_and_biases(folders, config) if config.get("wandb") else None
+    saved_at = time.monotonic()
+    saved_step = learner.steps
+
+    def on_row(seed: int, step: int, row: Row) -> None:
+        index = places[seed]
+        writers[index].write(step, row)
+        writers[index].write_returns(step, learner.evaluated[index])
+        display.row(seed, step, row)
+        check_losses(row)
+        for warning in watches[index].warnings(row):
+            print(f"mnm: seed {seed}, step {step}: {warning}", file=sys.stderr, flush=True)
+        if send is not None:
+            send(index, step, row)
+
+    def save() -> None:
+        nonlocal saved_at, saved_step
+        check_numbers(learner.state)
+        for index, folder in enumerate(folders):
+            save_checkpoint(folder, learner, index)
+        saved_at, saved_step = time.monotonic(), learner.steps
+
+    def save_agents() -> None:
+        for index, folder in enumerate(folders):
+            learner.save(folder / "agent.npz", index)
+
+    def on_pause() -> bool:
+        if stopped or time.monotonic() - saved_at >= 60 * float(config["checkpoint_minutes"]):
+            save()
+        return bool(stopped)
+
+    with _signals() as stopped, Display() as display:
+        try:
+            learner.learn(
+                int(config["steps"]) - learner.steps,
+                evaluate_every=int(config["evaluate_every"]),
+                evaluation_episodes=int(config["evaluation_episodes"]),
+                on_row=on_row,
+                on_progress=display.progress,
+                on_pause=on_pause,
+            )
+            if not stopped:
+                save()
+                save_agents()
+        except TaskError as error:  # what was learned up to here is good
+            save_agents()
+            print(f"mnm: {error}", file=sys.stderr)
+            return FAILED
+        except (CheckpointError, OSError) as error:
+            print(f"mnm: {error}", file=sys.stderr)
+            return FAILED
+        except DivergedError as error:
+            print(
+                f"mnm: step {learner.steps}: {error}. The last good checkpoint is of step {saved_step}", file=sys.stderr
+            )
+            return FAILED
+        finally:
+            for writer in writers:
+                writer.close()
+            learner.close()
+    for folder in folders:
+        how = f"stopped at step {learner.steps}; mnm resume {folder} goes on" if stopped else f"{learner.steps} steps"
+        print(f"{folder}: {how}")
+    return 128 + stopped[0] if stopped else 0
+
+
+def _together(run: Run) -> list[Run]:
+    """The run and those that were trained with it as one program, in their order."""
+    seeds = run.config.get("seeds_together", [run.seed])
+    if len(seeds) == 1:
+        return [run]
+    return [read_run(run.folder.parent / f"{run.config['name']}-seed{seed}") for seed in seeds]
+
+
+def _learner(run: Run) -> Learner:
+    """A new learner as the run's configuration describes it."""
+    try:
+        algorithm = ALGORITHMS[run.algorithm]
+        config = config_from_json(algorithm, run.config["settings"])
+        seeds = tuple(int(seed) for seed in run.config["seeds_together"])
+    except (KeyError, TypeError, ValueError, ConfigError) as error:
+        raise RunError(f"{run.folder / 'config.json'}: {type(error).__name__}: {error}") from error
+    return Learner(algorithm, config, run.env, seeds)
+
+
+@contextmanager
+def _signals() -> Iterator[list[int]]:
+    """A list that gets the number of the first SIGINT or SIGTERM; a second one acts as it always does."""
+    stopped: list[int] = []
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def stop(number: int, _: FrameType | None) -> None:
+        stopped.append(number)
+        print("mnm: saving, then stopping; once more to stop at once", file=sys.stderr, flush=True)
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+    for number in before:
+        signal.signal(number, stop)
+    try:
+        yield stopped
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _weights_and_biases(folders: Sequence[Path], config: Mapping[str, Any]) -> Any:
+    import wandb
+
+    runs = [
+        wandb.init(project="mnm", name=folder.name, config=dict(config), dir=str(folder), reinit="create_new")
+        for folder in folders
+    ]
+    return lambda index, step, row: runs[index].log(dict(row), step=step)
