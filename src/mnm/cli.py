@@ -8,17 +8,20 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from mnm.compare import Compare, compare
 from mnm.messages import fail, nearest
+from mnm.report import Report, report
+from mnm.sweep import Sweep, shield_overrides, sweep
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from mnm.figures.base import Verdict
-    from mnm.solve import Report
+    from mnm.solve import Report as Solution
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,19 @@ class Train:
     """
 
 
+COMMANDS: dict[str, Any] = {
+    "train": Train,
+    "resume": Resume,
+    "sweep": Sweep,
+    "compare": Compare,
+    "report": Report,
+    "envs": Envs,
+    "reproduce": Reproduce,
+    "solve": Solve,
+}
+"""In the order in which one needs them."""
+
+
 def main() -> None:
     """The `mnm` command."""
     for stream in (sys.stdout, sys.stderr):  # a terminal without arrows shows question marks
@@ -95,31 +111,46 @@ def main() -> None:
             stream.reconfigure(errors="replace")
     sys.path.append(os.getcwd())  # for --env module:Task-v0; last, so that no file here hides a library
     try:
-        if sys.argv[1:2] == ["train"]:  # its flags are the agents' settings: only now are the agents imported
-            from mnm.train import train
-
-            sys.exit(train(sys.argv[2:]))
-        command = tyro.extras.subcommand_cli_from_dict(
-            {"train": Train, "resume": Resume, "envs": Envs, "reproduce": Reproduce, "solve": Solve},
-            prog="mnm",
-            description="Joint model-policy optimisation: deep agents, exact on finite MDPs, the paper's figures.",
-        )
-        if isinstance(command, Train):
-            sys.exit(fail("the agent is missing; mnm train --help names them"))
-        if isinstance(command, Resume):
-            from mnm.train import resume
-
-            sys.exit(resume(command.run))
-        if isinstance(command, Envs):
-            from mnm.envs.catalogue import describe
-
-            sys.exit(describe(command.id, command.png))
-        sys.exit(reproduce(command) if isinstance(command, Reproduce) else solve(command))
+        sys.exit(run(sys.argv[1:]))
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:  # the reader of our output, head say, has gone
         sys.stderr.close()
         sys.exit(1)
+
+
+def run(arguments: list[str]) -> int:
+    """Parse the arguments and do what they say; the exit code: 0, 1 failed, 2 bad input."""
+    if arguments[:1] == ["train"]:  # its flags are the agents' settings: only now are the agents imported
+        from mnm.train import train
+
+        return train(arguments[1:])
+    command = tyro.extras.subcommand_cli_from_dict(
+        COMMANDS,
+        prog="mnm",
+        description="Joint model-policy optimisation: deep agents, exact on finite MDPs, the paper's figures.",
+        args=shield_overrides(arguments) if arguments[:1] == ["sweep"] else arguments,
+    )
+    match command:
+        case Resume():
+            from mnm.train import resume
+
+            return resume(command.run)
+        case Sweep():
+            return sweep(command)
+        case Compare():
+            return compare(command)
+        case Report():
+            return report(command)
+        case Envs():
+            from mnm.envs.catalogue import describe
+
+            return describe(command.id, command.png)
+        case Reproduce():
+            return reproduce(command)
+        case Solve():
+            return solve(command)
+    return fail("the agent is missing; mnm train --help names them")
 
 
 def reproduce(command: Reproduce) -> int:
@@ -229,7 +260,7 @@ def solve(command: Solve) -> int:
     return 0
 
 
-def print_report(console: Console, report: Report) -> None:
+def print_report(console: Console, report: Solution) -> None:
     """What `mnm solve` prints."""
     from rich.table import Table
 

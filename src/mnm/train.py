@@ -58,7 +58,7 @@ def train(arguments: list[str]) -> int:
     """Parse, check, run; the exit code: 0, 1 failed, 2 bad input."""
     try:
         command = tyro.extras.subcommand_cli_from_dict(
-            {name: _command(algorithm, _scale(arguments)) for name, algorithm in ALGORITHMS.items()},
+            {name: command_of(algorithm, scale_of(arguments)) for name, algorithm in ALGORITHMS.items()},
             prog="mnm train",
             description="Train an agent on a Gymnasium task with continuous observations and bounded actions.",
             args=arguments,
@@ -78,7 +78,19 @@ def resume(folder: Path) -> int:
 
 
 def run(algorithm: Algorithm, options: Options, config: AgentConfig) -> int:
-    """Check, make the folders, train."""
+    """Make the folders, train."""
+    check(options)
+    name = options.name if options.name is not None else f"{task_name(options.env)}-{algorithm.name}"
+    seeds = tuple(range(options.seed, options.seed + options.seeds))
+    folders = [checked_folder(options.runs, f"{name}-seed{seed}", options.overwrite) for seed in seeds]
+    learner = Learner(algorithm, config, options.env, seeds)
+    for seed, folder in zip(seeds, folders, strict=True):
+        make_folder(folder, described(algorithm, options, name, learner.config, seed))
+    return work(learner, folders, read_run(folders[0]).config)
+
+
+def check(options: Options) -> None:
+    """Refuse options that no run can have."""
     for name in ("steps", "seeds", "evaluate_every", "evaluation_episodes"):
         if getattr(options, name) < 1:
             raise RunError(f"--{name.replace('_', '-')} is {getattr(options, name)}, but must be at least 1")
@@ -88,13 +100,6 @@ def run(algorithm: Algorithm, options: Options, config: AgentConfig) -> int:
         raise RunError(f"--checkpoint-minutes is {options.checkpoint_minutes}, but must be 0 or more")
     if options.wandb and find_spec("wandb") is None:
         raise RunError("--wandb needs the package wandb, which is not installed: pip install wandb")
-    name = options.name if options.name is not None else f"{task_name(options.env)}-{algorithm.name}"
-    seeds = tuple(range(options.seed, options.seed + options.seeds))
-    folders = [checked_folder(options.runs, f"{name}-seed{seed}", options.overwrite) for seed in seeds]
-    learner = Learner(algorithm, config, options.env, seeds)
-    for seed, folder in zip(seeds, folders, strict=True):
-        make_folder(folder, described(algorithm, options, name, learner.config, seed))
-    return work(learner, folders, read_run(folders[0]).config)
 
 
 def described(algorithm: Algorithm, options: Options, name: str, config: AgentConfig, seed: int) -> dict[str, Any]:
@@ -117,7 +122,7 @@ def described(algorithm: Algorithm, options: Options, name: str, config: AgentCo
     }
 
 
-def _scale(arguments: list[str]) -> str:
+def scale_of(arguments: list[str]) -> str:
     """The value of --scale, needed before the other flags are parsed: it sets their defaults."""
     scale = SCALE
     for position, argument in enumerate(arguments):
@@ -130,7 +135,7 @@ def _scale(arguments: list[str]) -> str:
     return scale
 
 
-def _command(algorithm: Algorithm, scale: str) -> Any:
+def command_of(algorithm: Algorithm, scale: str) -> Any:
     """The subcommand of one agent: the options of any run, then the agent's own settings with the scale's values."""
     preset = algorithm.presets[scale]
     command = make_dataclass(

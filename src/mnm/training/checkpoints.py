@@ -76,6 +76,11 @@ def restore_checkpoints(runs: list[Path], learner: Learner) -> list[str]:
     raise CheckpointError(f"{runs[0]}: no checkpoint to go on from{said}: start again with mnm train ... --overwrite")
 
 
+def has_checkpoints(runs: list[Path]) -> bool:
+    """Whether there is one that all the runs have, good or damaged."""
+    return bool(_moments(runs))
+
+
 def identity(learner: Learner, index: int) -> dict[str, Any]:
     """What a checkpoint must have in common with the run that goes on from it."""
     return {

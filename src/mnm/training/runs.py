@@ -20,6 +20,7 @@ from mnm.training.metrics import FILE as METRICS
 from mnm.training.metrics import read_metrics
 
 CONFIG = "config.json"
+AGENT = "agent.npz"
 NEEDED = ("algorithm", "env", "seed", "steps", "scale")
 
 

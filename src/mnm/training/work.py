@@ -13,12 +13,18 @@ from typing import Any
 
 from mnm.agents import ALGORITHMS
 from mnm.agents.algorithm import ConfigError
-from mnm.training.checkpoints import CheckpointError, MismatchError, restore_checkpoints, save_checkpoint
+from mnm.training.checkpoints import (
+    CheckpointError,
+    MismatchError,
+    has_checkpoints,
+    restore_checkpoints,
+    save_checkpoint,
+)
 from mnm.training.environments import TaskError
 from mnm.training.learner import Learner, Row
 from mnm.training.metrics import MetricsWriter
 from mnm.training.progress import Display
-from mnm.training.runs import Run, RunError, read_run
+from mnm.training.runs import AGENT, Run, RunError, read_run
 from mnm.training.saving import config_from_json
 from mnm.training.watch import DivergedError, Watch, check_losses, check_numbers
 
@@ -26,16 +32,19 @@ FAILED = 1
 
 
 def go_on(folder: Path) -> int:
-    """Go on with a run from its last checkpoint; seeds that were trained together go on together."""
+    """Go on with a run from its last checkpoint, or from its beginning if it was stopped before the first.
+
+    Seeds that were trained together go on together.
+    """
     run = read_run(folder)
-    if run.finished:
+    if run.finished and (folder / AGENT).exists():
         print(f"{folder} is finished: {run.config['steps']} steps")
         return 0
     runs = _together(run)
     learner = _learner(run)
     folders = [one.folder for one in runs]
     try:
-        for warning in restore_checkpoints(folders, learner):
+        for warning in restore_checkpoints(folders, learner) if has_checkpoints(folders) else ():
             print(f"mnm: {warning}", file=sys.stderr)
     except (CheckpointError, MismatchError) as error:
         learner.close()
@@ -73,7 +82,7 @@ def work(learner: Learner, folders: Sequence[Path], config: Mapping[str, Any]) -
 
     def save_agents() -> None:
         for index, folder in enumerate(folders):
-            learner.save(folder / "agent.npz", index)
+            learner.save(folder / AGENT, index)
 
     def on_pause() -> bool:
         if stopped or time.monotonic() - saved_at >= 60 * float(config["checkpoint_minutes"]):

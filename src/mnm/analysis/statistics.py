@@ -1,0 +1,93 @@
+"""What can be said about agents from a few seeds: robust means, their intervals, and comparisons of two agents.
+
+Scores are arrays with one entry per seed. A score that is nan makes the result nan: it is never left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import chain, combinations
+from math import comb, nan
+
+import numpy as np
+from numpy.typing import NDArray
+
+CONFIDENCE = 0.95
+RESAMPLES = 5_000
+"""Of the bootstrap."""
+ARRANGEMENTS = 20_000
+"""Up to so many arrangements of the seeds are all tried; of more, so many are drawn."""
+SIGNIFICANT = 0.05
+
+
+def interquartile_mean(scores: NDArray) -> NDArray:
+    """The mean of what is left without the lowest and the highest quarter, along the last axis.
+
+    A quarter is rounded down: up to three scores lose none, and this is their mean.
+    """
+    number = scores.shape[-1]
+    cut = number // 4
+    middle = np.sort(scores, axis=-1)[..., cut : number - cut].mean(axis=-1)
+    return np.where(np.isnan(scores).any(axis=-1), nan, middle)  # sorting puts a nan among the highest
+
+
+def bootstrap_interval(
+    strata: Sequence[NDArray], statistic: Callable[..., NDArray], *, seed: int = 0
+) -> tuple[float, float]:
+    """The stratified percentile bootstrap's interval of statistic(*strata), at CONFIDENCE.
+
+    A stratum holds the scores of one agent on one task; its seeds are drawn anew among themselves. The statistic gets
+    arrays [resamples, seeds]. One seed alone says nothing about its spread: the interval is then (nan, nan).
+    """
+    if min(len(scores) for scores in strata) < 2:
+        return nan, nan
+    generator = np.random.default_rng(seed)
+    drawn = [scores[generator.integers(0, len(scores), (RESAMPLES, len(scores)))] for scores in strata]
+    low, high = np.quantile(statistic(*drawn), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return float(low), float(high)
+
+
+def probability_of_improvement(scores: NDArray, baseline: NDArray) -> NDArray:
+    """P(X > Y) + P(X = Y) / 2 over all pairs of a score and a baseline's, along the last axes.
+
+    It is Mann and Whitney's U over the number of pairs, and needs no unit: it can be averaged over tasks.
+    """
+    pairs = scores[..., :, None] - baseline[..., None, :]
+    return ((1 + np.sign(pairs)) / 2).mean(axis=(-2, -1))
+
+
+def mean_probability_of_improvement(*strata: NDArray) -> NDArray:
+    """The mean over tasks of the probability of improvement; strata are scores, baseline, scores, baseline, ..."""
+    tasks = zip(strata[::2], strata[1::2], strict=True)
+    return np.mean([probability_of_improvement(*task) for task in tasks], axis=0)
+
+
+def permutation_p_value(scores: NDArray, baseline: NDArray, *, seed: int = 0) -> float:
+    """One-sided permutation test: how often the mean exceeds the baseline's by as much when the seeds are shuffled.
+
+    Exact up to ARRANGEMENTS; beyond, the arrangement that was observed is counted among those drawn, so that p is
+    never 0 and the test stays valid.
+    """
+    pooled = np.concatenate([scores, baseline])
+    if not np.isfinite(pooled).all():
+        return nan
+    # The sum of the first group orders the arrangements as the difference of means does.
+    rounding = 1e-12 * np.abs(pooled).sum()
+    observed = scores.sum() - rounding
+    if is_exact(len(scores), len(baseline)):
+        chosen = chain.from_iterable(combinations(range(len(pooled)), len(scores)))
+        rows = np.fromiter(chosen, dtype=int).reshape(-1, len(scores))
+        return float(np.mean(pooled[rows].sum(axis=1) >= observed))
+    shuffled = np.random.default_rng(seed).permuted(np.tile(pooled, (ARRANGEMENTS, 1)), axis=1)
+    as_much = np.count_nonzero(shuffled[:, : len(scores)].sum(axis=1) >= observed)
+    return float((1 + as_much) / (1 + ARRANGEMENTS))
+
+
+def is_exact(seeds: int, baseline_seeds: int) -> bool:
+    """Whether the permutation test tries all arrangements."""
+    return comb(seeds + baseline_seeds, seeds) <= ARRANGEMENTS
+
+
+def smallest_possible_p(seeds: int, baseline_seeds: int) -> float:
+    """The exact test's p when every score is above every baseline's: 1 over the number of arrangements."""
+    return 1 / comb(seeds + baseline_seeds, seeds)

@@ -1,0 +1,576 @@
+"""`mnm compare`: what the seeds of several agents say about them, per environment, and how surely."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from itertools import count
+from math import isfinite, nan
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import tyro
+from numpy.typing import NDArray
+
+from mnm.analysis.statistics import (
+    SIGNIFICANT,
+    bootstrap_interval,
+    interquartile_mean,
+    is_exact,
+    mean_probability_of_improvement,
+    permutation_p_value,
+    probability_of_improvement,
+    smallest_possible_p,
+)
+from mnm.messages import fail, nearest
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from mnm.training.runs import Run
+
+COVERAGE = {2: 52, 3: 73, 4: 86}
+"""How often, in percent, the 95 % interval of so few seeds holds the true value, if scores are normal."""
+WIDTH = 140
+"""Of tables that go to a file or a pipe."""
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Compare agents over seeds: means, intervals, and tests against a baseline, per environment.
+
+    Larger values of the metric count as better. Example: mnm compare runs --baseline sac --png curves.png
+    """
+
+    paths: tyro.conf.Positional[tuple[Path, ...]]
+    """Run folders, or folders that hold runs (a sweep's)."""
+    baseline: str | None = None
+    """The agent that the others are tested against."""
+    metric: str = "return"
+    """A column of metrics.csv."""
+    at: int | None = None
+    """Compare at this step; by default at the last one that all runs of the environment have reached."""
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Print JSON instead of tables: all numbers, and the curves."""
+    png: Path | None = None
+    """Draw the sample-efficiency curves here: one panel per environment."""
+
+
+class CompareError(ValueError):
+    """Runs that cannot be compared as asked for; the message is one line."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs of one agent in one configuration on one environment."""
+
+    agent: str
+    runs: list[Run]
+    curves: NDArray
+    """[seeds, steps]"""
+    scores: NDArray
+    """[seeds], at the step that is compared."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """An agent's numbers on one environment; nan where there is none."""
+
+    agent: str
+    seeds: int
+    mean: float
+    iqm: float
+    low: float
+    high: float
+    probability_of_improvement: float
+    p_value: float
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """An agent against the baseline over several environments."""
+
+    agent: str
+    environments: int
+    probability_of_improvement: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All that is compared on one environment."""
+
+    env: str
+    step: int
+    steps: list[int]
+    """Those at which all runs were evaluated."""
+    groups: dict[str, Group]
+    baseline: Group | None
+    notes: list[str]
+    """About the runs themselves."""
+
+    @cached_property
+    def scores(self) -> list[Score]:
+        """A row per agent."""
+        return [score(group, self.baseline) for group in self.groups.values()]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a reader must know before believing the numbers."""
+        return [*self.notes, *_too_few(self.groups.values(), self.baseline)]
+
+
+def compare(command: Compare) -> int:
+    """The exit code: 0, 2 bad input."""
+    from rich.console import Console
+
+    from mnm.training.runs import RunError, find_runs
+
+    if not command.paths:
+        return fail("name run folders, or a folder that holds runs, as in mnm compare runs")
+    try:
+        runs = find_runs(command.paths)
+        comparisons = compare_runs(runs, command.metric, command.at, command.baseline)
+        notes = [*unmeasured(runs), *different_versions(runs)]
+        if command.png is not None:
+            draw(comparisons, command.metric, command.png)
+    except (CompareError, RunError) as error:
+        return fail(str(error))
+    if command.json:
+        print(json.dumps(_without_nan(as_json(comparisons, command.metric, notes)), allow_nan=False))
+        return 0
+    console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False, markup=False)
+    print_report(console, comparisons, command.metric, notes)
+    if command.png is not None:
+        print(f"curves: {command.png}")
+    return 0
+
+
+def compare_runs(runs: Sequence[Run], metric: str, at: int | None, baseline: str | None) -> list[Comparison]:
+    """One comparison per environment, of all runs that have measured something."""
+    measured = [run for run in runs if run.metrics.get("step")]
+    if not measured:
+        raise CompareError(f"{runs[0].folder}{' and the others' if len(runs) > 1 else ''}: nothing is measured yet")
+    known = sorted({name for run in measured for name in run.metrics} - {"step"})
+    if metric not in known:
+        raise CompareError(f"no run has a metric {metric!r}{nearest(metric, known)}; known: {', '.join(known)}")
+    agents = {
+        env: label_agents([run for run in measured if run.env == env]) for env in sorted({run.env for run in measured})
+    }
+    if baseline is not None and not any(_labels(groups, baseline) for groups in agents.values()):
+        found = sorted({label for groups in agents.values() for label in groups})
+        raise CompareError(
+            f"--baseline: no measured run is of an agent {baseline!r}{nearest(baseline, found)}; "
+            f"there are: {', '.join(found)}"
+        )
+    return [_compare_on(env, groups, metric, at, baseline) for env, groups in agents.items()]
+
+
+def label_agents(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """The runs of one environment by agent; those of an agent whose configurations differ are kept apart.
+
+    Their labels name what differs, such as sac:scale=quick. A scale sets many settings at once and stands for them.
+    """
+    groups: dict[str, list[Run]] = {}
+    for algorithm in sorted({run.algorithm for run in runs}):
+        same = [run for run in runs if run.algorithm == algorithm]
+        shown = differences(same)
+        if "scale" in shown:
+            scales = [[run for run in same if run.config["scale"] == scale] for scale in _once(same, "scale")]
+            within = {name for some in scales for name in differences(some)}
+            shown = [name for name in shown if name == "scale" or name in within]
+        for run in same:
+            values = ",".join(f"{name}={_short(configuration(run).get(name))}" for name in shown)
+            groups.setdefault(f"{algorithm}:{values}" if shown else algorithm, []).append(run)
+    return dict(sorted(groups.items()))
+
+
+def configuration(run: Run) -> dict[str, Any]:
+    """What makes two runs of an agent repetitions of one experiment, if it is the same in both.
+
+    Not the number of steps or the time between evaluations: runs are compared at steps that all have reached.
+    """
+    settings = run.config.get("settings")
+    common = {name: run.config.get(name) for name in ("scale", "evaluation_episodes")}
+    return common | (settings if isinstance(settings, dict) else {})
+
+
+def differences(runs: Sequence[Run]) -> list[str]:
+    """The names in which the runs' configurations differ."""
+    configurations = [configuration(run) for run in runs]
+    names = dict.fromkeys(name for one in configurations for name in one)
+    return [name for name in names if any(one.get(name) != configurations[0].get(name) for one in configurations)]
+
+
+def score(group: Group, baseline: Group | None) -> Score:
+    """The numbers of one agent; none if one of its seeds has no finite score, for any other choice would flatter it."""
+    scores = group.scores
+    mean = iqm = low = high = probability = p_value = nan
+    if np.isfinite(scores).all():
+        mean, iqm = float(scores.mean()), float(interquartile_mean(scores))
+        low, high = bootstrap_interval([scores], interquartile_mean)
+        if baseline is not None and baseline is not group and np.isfinite(baseline.scores).all():
+            probability = float(probability_of_improvement(scores, baseline.scores))
+            p_value = permutation_p_value(scores, baseline.scores)
+    return Score(group.agent, len(scores), mean, iqm, low, high, probability, p_value)
+
+
+def curve(group: Group) -> NDArray:
+    """[iqm, low, high] at every common step; nan where a seed has no finite value, or is the only one."""
+    columns = group.curves.T
+    rows = [
+        (interquartile_mean(column), *bootstrap_interval([column], interquartile_mean))
+        if np.isfinite(column).all()
+        else (nan, nan, nan)
+        for column in columns
+    ]
+    return np.array(rows, dtype=float).T
+
+
+def aggregates(comparisons: Sequence[Comparison]) -> list[Aggregate]:
+    """The mean probability of improvement of each agent that meets the baseline on at least two environments.
+
+    Returns of different environments have no common unit, and this needs none.
+    """
+    meetings: dict[str, list[NDArray]] = {}
+    for one in comparisons:
+        for group in one.groups.values():
+            if one.baseline is None or group is one.baseline:
+                continue
+            if np.isfinite(group.scores).all() and np.isfinite(one.baseline.scores).all():
+                meetings.setdefault(group.agent, []).extend([group.scores, one.baseline.scores])
+    found = []
+    for agent, strata in sorted(meetings.items()):
+        if len(strata) > 2:
+            low, high = bootstrap_interval(strata, mean_probability_of_improvement)
+            probability = float(mean_probability_of_improvement(*strata))
+            found.append(Aggregate(agent, len(strata) // 2, probability, low, high))
+    return found
+
+
+def unmeasured(runs: Iterable[Run]) -> list[str]:
+    """A warning for each run that there is nothing to compare of."""
+    return [f"{run.folder} has measured nothing yet: it is left out" for run in runs if not run.metrics.get("step")]
+
+
+def different_versions(runs: Iterable[Run]) -> list[str]:
+    """A warning for each library of which the runs used several versions."""
+    used: dict[str, set[str]] = {}
+    for run in runs:
+        versions = run.config.get("versions")
+        for name, version in (versions if isinstance(versions, dict) else {}).items():
+            used.setdefault(name, set()).add(str(version))
+    return [
+        f"the runs used different versions of {name}: {', '.join(sorted(found))}"
+        for name, found in used.items()
+        if len(found) > 1
+    ]
+
+
+def as_json(comparisons: Sequence[Comparison], metric: str, notes: list[str]) -> dict[str, Any]:
+    """All numbers."""
+    return {
+        "metric": metric,
+        "environments": [_comparison_as_json(one) for one in comparisons],
+        "aggregate": [asdict(one) for one in aggregates(comparisons)],
+        "warnings": notes,
+    }
+
+
+def print_report(console: Console, comparisons: Sequence[Comparison], metric: str, notes: list[str]) -> None:
+    """A table per environment, the aggregate, and below each what to beware of."""
+    for one in comparisons:
+        console.print(table(one, metric))
+        _print_warnings(one.warnings)
+        print()
+    found = aggregates(comparisons)
+    if found:
+        console.print(aggregate_table(found, len(comparisons)))
+    _print_warnings(notes)
+
+
+def table(one: Comparison, metric: str) -> Table:
+    """The agents of one environment."""
+    from rich.table import Table
+
+    runs = sum(len(group.runs) for group in one.groups.values())
+    last = f" (the last that all {runs} runs have reached)" if one.step == one.steps[-1] else ""
+    shown = Table(title=f"{one.env}: {metric} at step {one.step}{last}", title_justify="left", header_style="bold")
+    shown.add_column("agent", overflow="fold")
+    for heading in ("seeds", "mean", "IQM [95 % interval]"):
+        shown.add_column(heading, justify="right")
+    if one.baseline is not None:
+        shown.add_column(f"P(better than {one.baseline.agent})", justify="right")
+        shown.add_column("p, one-sided", justify="right")
+    for row in one.scores:
+        cells = [row.agent, str(row.seeds), _number(row.mean), _with_interval(row.iqm, row.low, row.high)]
+        if one.baseline is not None:
+            is_baseline = row.agent == one.baseline.agent
+            cells += ["baseline", ""] if is_baseline else [_share(row.probability_of_improvement), _share(row.p_value)]
+        shown.add_row(*cells)
+    return shown
+
+
+def aggregate_table(found: Sequence[Aggregate], environments: int) -> Table:
+    """The agents over all environments."""
+    from rich.table import Table
+
+    shown = Table(title="Mean over environments", title_justify="left", header_style="bold")
+    shown.add_column("agent", overflow="fold")
+    shown.add_column("environments", justify="right")
+    shown.add_column("P(better than the baseline) [95 % interval]", justify="right")
+    for one in found:
+        interval = f" [{one.low:.2f}, {one.high:.2f}]" if isfinite(one.low) else ""
+        cells = (f"{one.environments} of {environments}", f"{one.probability_of_improvement:.2f}{interval}")
+        shown.add_row(one.agent, *cells)
+    return shown
+
+
+def draw(comparisons: Sequence[Comparison], metric: str, png: Path) -> None:
+    """Sample efficiency: the interquartile mean over seeds against real steps, with its interval as a band."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    from mnm.figures.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED, SKY, STYLE, YELLOW
+
+    palette = (BLUE, ORANGE, GREEN, RED, PURPLE, SKY, BLACK, YELLOW)
+    agents = sorted({agent for one in comparisons for agent in one.groups})
+    across = min(3, len(comparisons))
+    down = -(-len(comparisons) // across)
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(4.5 * across, 3.4 * down), layout="constrained")
+        panels = figure.subplots(down, across, squeeze=False).ravel()
+        for panel, one in zip(panels, comparisons, strict=False):
+            for agent, group in one.groups.items():
+                number = agents.index(agent)
+                colour = palette[number % len(palette)]
+                dashes = ("-", "--", ":")[number // len(palette) % 3]
+                middle, low, high = curve(group)
+                label = f"{agent} ({_seeds(len(group.runs))})"
+                panel.plot(one.steps, middle, label=label, color=colour, linestyle=dashes, marker="o", markersize=2.5)
+                panel.fill_between(one.steps, low, high, color=colour, alpha=0.2, linewidth=0)
+            panel.axvline(one.step, color="0.6", linewidth=1, linestyle=":")
+            panel.set(title=one.env, xlabel="real steps", ylabel=f"{metric}, IQM and 95 % interval")
+            panel.legend()
+        for panel in panels[len(comparisons) :]:
+            panel.remove()
+        try:
+            png.parent.mkdir(parents=True, exist_ok=True)
+            figure.savefig(png, format="png")
+        except OSError as error:
+            raise CompareError(f"--png {png}: {error.strerror or error}") from None
+
+
+def _compare_on(
+    env: str, agents: dict[str, list[Run]], metric: str, at: int | None, baseline: str | None
+) -> Comparison:
+    """The comparison on one environment, and everything about its runs that a reader must know."""
+    for agent, runs in agents.items():
+        _check_seeds(env, agent, runs)
+    notes = [*_different_configurations(agents), *(note for runs in agents.values() for note in _unfinished(runs))]
+    values = {run.folder: _measured(run, metric) for runs in agents.values() for run in runs}
+    steps = sorted(set.intersection(*(set(by_step) for by_step in values.values())))
+    if not steps:
+        raise CompareError(f"{env}: there is no step at which all runs were evaluated; compare fewer runs")
+    if at is not None and at not in steps:
+        without = next(folder for folder, by_step in values.items() if at not in by_step)
+        raise CompareError(
+            f"--at {at}: {without} was not evaluated at that step; all runs on {env} were at {_listed(steps)}: "
+            "choose one of these, or compare fewer runs"
+        )
+    step = steps[-1] if at is None else at
+    groups = {}
+    for agent, runs in agents.items():
+        curves = np.array([[values[run.folder][one] for one in steps] for run in runs])
+        groups[agent] = Group(agent, runs, curves, curves[:, steps.index(step)])
+        notes += _not_finite(groups[agent], metric, step, steps)
+    labels = _labels(agents, baseline) if baseline is not None else []
+    if len(labels) > 1:
+        raise CompareError(f"--baseline {baseline}: on {env} it is several: name one of {', '.join(labels)}")
+    if baseline is not None and not labels:
+        notes.append(f"there is no run of the baseline {baseline}: nothing is tested")
+    return Comparison(env, step, steps, groups, groups[labels[0]] if labels else None, notes)
+
+
+def _labels(agents: dict[str, list[Run]], agent: str) -> list[str]:
+    """The groups that a label, or an algorithm's bare name, means."""
+    return [label for label, runs in agents.items() if agent in (label, runs[0].algorithm)]
+
+
+def _measured(run: Run, metric: str) -> dict[int, float]:
+    """The metric by step; nan where the run has none. A step that was measured again counts as the last time."""
+    try:
+        steps = [int(step) for step in run.metrics["step"]]
+    except ValueError:
+        raise CompareError(f"{run.folder}/metrics.csv: there is a row without a step") from None
+    return dict(zip(steps, run.metrics.get(metric, [nan] * len(steps)), strict=True))
+
+
+def _check_seeds(env: str, agent: str, runs: Sequence[Run]) -> None:
+    """The same seed twice is no second observation."""
+    first: dict[int, Run] = {}
+    for run in runs:
+        try:
+            seed = run.seed
+        except (TypeError, ValueError):
+            raise CompareError(f"{run.folder}/config.json: seed {run.config['seed']!r} is no whole number") from None
+        if seed in first:
+            raise CompareError(
+                f"{env}, {agent}: seed {seed} is there twice, in {first[seed].folder} and in {run.folder}: name one"
+            )
+        first[seed] = run
+
+
+def _different_configurations(agents: dict[str, list[Run]]) -> list[str]:
+    """What differs between the runs of one agent, and what should be equal in all."""
+    by_algorithm: dict[str, list[str]] = {}
+    for agent, runs in agents.items():
+        by_algorithm.setdefault(runs[0].algorithm, []).append(agent)
+    notes = []
+    for algorithm, labels in by_algorithm.items():
+        if len(labels) > 1:
+            names = differences([run for label in labels for run in agents[label]])
+            notes.append(f"the runs of {algorithm} differ in {', '.join(names)}: they are {len(labels)} groups")
+    everyone = [run for runs in agents.values() for run in runs]
+    for name in ("scale", "evaluation_episodes"):
+        values = _once(everyone, name)
+        if len(values) > 1 and len(by_algorithm) > 1:
+            notes.append(f"not all agents have the same {name}: {', '.join(_short(value) for value in values)}")
+    return notes
+
+
+def _unfinished(runs: Iterable[Run]) -> list[str]:
+    notes = []
+    for run in runs:
+        try:
+            finished = run.finished
+        except (TypeError, ValueError):
+            raise CompareError(f"{run.folder}/config.json: steps {run.config['steps']!r} is no number") from None
+        if not finished:
+            notes.append(f"{run.folder} is unfinished: {run.metrics['step'][-1]:.0f} of {run.config['steps']} steps")
+    return notes
+
+
+def _not_finite(group: Group, metric: str, step: int, steps: Sequence[int]) -> list[str]:
+    """Which runs have no finite value, and where; those at the step that is compared cost the agent its numbers."""
+    notes = []
+    for run, values in zip(group.runs, group.curves, strict=True):
+        where = [one for one, value in zip(steps, values, strict=True) if not isfinite(value)]
+        if step in where:
+            value = values[steps.index(step)]
+            notes.append(f"{run.folder}: {metric} is {value} at step {step}: no numbers for {group.agent}")
+        elif where:
+            notes.append(f"{run.folder}: {metric} is not finite at {_listed(where)}: a gap in the curve")
+    return notes
+
+
+def _too_few(groups: Iterable[Group], baseline: Group | None) -> list[str]:
+    """Where the seeds are too few for the test to reach significance, whatever they are, or for a fair interval."""
+    by_number: dict[int, list[str]] = {}
+    for group in groups:
+        by_number.setdefault(len(group.runs), []).append(group.agent)
+    notes = []
+    for number, agents in sorted(by_number.items()):
+        names = ", ".join(agents)
+        if number == 1:
+            notes.append(f"{names}: 1 seed: no interval")
+        elif number in COVERAGE:
+            notes.append(
+                f"{names}: {number} seeds: the interval is too narrow (of normal scores, a 95 % interval of {number} "
+                f"holds the true value {COVERAGE[number]} % of the time)"
+            )
+        tested = [agent for agent in agents if baseline is not None and agent != baseline.agent]
+        if baseline is None or not tested:
+            continue
+        smallest = smallest_possible_p(number, len(baseline.runs))
+        if smallest >= SIGNIFICANT:
+            enough = next(n for n in count(1) if smallest_possible_p(n, n) < SIGNIFICANT)
+            notes.append(
+                f"{', '.join(tested)}: {_seeds(number)} against {len(baseline.runs)}: no difference, however large, "
+                f"can reach p < {SIGNIFICANT} (the smallest possible p is {smallest:.2g}); "
+                f"{enough} against {enough} can"
+            )
+    return notes
+
+
+def _comparison_as_json(one: Comparison) -> dict[str, Any]:
+    rows = []
+    for row, group in zip(one.scores, one.groups.values(), strict=True):
+        middle, low, high = curve(group).tolist()
+        found = asdict(row) | {
+            "algorithm": group.runs[0].algorithm,
+            "configuration": configuration(group.runs[0]),
+            "runs": [
+                {"folder": str(run.folder), "seed": run.seed, "score": float(value)}
+                for run, value in zip(group.runs, group.scores, strict=True)
+            ],
+            "curve": {"step": one.steps, "iqm": middle, "low": low, "high": high},
+        }
+        if one.baseline is not None and group is not one.baseline:
+            numbers = len(group.runs), len(one.baseline.runs)
+            found |= {"p_value_is_exact": is_exact(*numbers), "smallest_possible_p": smallest_possible_p(*numbers)}
+        rows.append(found)
+    baseline = one.baseline.agent if one.baseline is not None else None
+    return {"env": one.env, "step": one.step, "baseline": baseline, "agents": rows, "warnings": one.warnings}
+
+
+def _without_nan(value: Any) -> Any:
+    """JSON has no nan and no infinity: they become null."""
+    if isinstance(value, dict):
+        return {name: _without_nan(entry) for name, entry in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(entry) for entry in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
+
+
+def _print_warnings(warnings: Iterable[str]) -> None:
+    for warning in warnings:
+        print(f"warning: {warning}")
+
+
+def _once(runs: Iterable[Run], name: str) -> list[Any]:
+    """The different values of one entry of the configuration, in the order found."""
+    values: list[Any] = []
+    for run in runs:
+        value = run.config.get(name)
+        if value not in values:
+            values.append(value)
+    return values
+
+
+def _short(value: Any) -> str:
+    """A setting in a label: without what a shell or a table would take for its own."""
+    return "x".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _listed(steps: Sequence[int]) -> str:
+    """'500, 1000, ..., 9500, 10000'."""
+    texts = [str(step) for step in steps]
+    return ", ".join(texts if len(texts) <= 6 else [*texts[:2], "...", *texts[-2:]])
+
+
+def _seeds(number: int) -> str:
+    return f"{number} seed{'' if number == 1 else 's'}"
+
+
+def _number(value: float) -> str:
+    if not isfinite(value):
+        return "-"
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def _with_interval(value: float, low: float, high: float) -> str:
+    return f"{_number(value)} [{_number(low)}, {_number(high)}]" if isfinite(low) else _number(value)
+
+
+def _share(value: float) -> str:
+    """A probability with three digits, or more where it is small."""
+    if not isfinite(value):
+        return "-"
+    return f"{value:.3f}" if value >= 0.001 or value == 0 else f"{value:.1e}"

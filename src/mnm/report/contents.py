@@ -1,0 +1,138 @@
+"""What a report is made of: verdicts, figures and runs as they are found. What cannot be read says why."""
+
+from __future__ import annotations
+
+import csv
+import math
+from base64 import b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mnm.compare import label_agents
+from mnm.figures import FIGURES
+from mnm.figures.base import Columns, Verdict, read_csv
+from mnm.training.runs import CONFIG, Run, read_run
+
+UNREADABLE = (OSError, ValueError, TypeError, OverflowError, csv.Error)
+PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+
+
+@dataclass(frozen=True)
+class ExactFigure:
+    """One figure of `mnm reproduce`, as far as it is there."""
+
+    name: str
+    verdicts: Sequence[Verdict]
+    png: str | None
+    """A data URI."""
+    columns: Columns
+    problems: Sequence[str]
+
+    @property
+    def title(self) -> str:
+        """What it shows."""
+        return FIGURES.get(self.name, self.name)
+
+    @property
+    def alt(self) -> str:
+        """The picture for those who do not see it: what it shows and what came out."""
+        results = (f"{row.claim}: {'yes' if row.holds else 'no'}, {row.measured}" for row in self.verdicts)
+        return ". ".join([self.title, *results])
+
+
+@dataclass(frozen=True)
+class Contents:
+    """Everything that a report shows."""
+
+    figures: Sequence[ExactFigure]
+    missing: Sequence[str]
+    """The figures that have not been made."""
+    runs: Sequence[Run]
+    labels: Mapping[Path, str]
+    """By a run's folder: its agent, told apart from the same agent with other settings."""
+    problems: Sequence[str]
+    """What was found and could not be read."""
+
+
+def read_contents(results: Path, run_folders: Iterable[Path]) -> Contents:
+    """All that is in the folders."""
+    problems: list[str] = []
+    verdicts: dict[str, list[Verdict]] = {}
+    try:
+        verdicts = read_verdicts(results / "verdicts.csv")
+    except UNREADABLE as error:
+        problems.append(f"{results / 'verdicts.csv'}: {error}")
+    figures = [read_figure(results, name, verdicts.get(name, [])) for name in dict.fromkeys([*FIGURES, *verdicts])]
+    there = [figure for figure in figures if figure.png or figure.verdicts or figure.problems]
+    missing = [name for name in FIGURES if name not in {figure.name for figure in there}]
+    runs, unreadable = read_runs(run_folders)
+    return Contents(there, missing, runs, agent_labels(runs), [*problems, *unreadable])
+
+
+def read_verdicts(path: Path) -> dict[str, list[Verdict]]:
+    """The verdicts of every figure; none if the file is not there."""
+    if not path.exists():
+        return {}
+    columns = read_csv(path)
+    missing = {"figure", "claim", "paper", "measured", "holds"} - set(columns)
+    if missing:
+        raise ValueError(f"no table of verdicts: it has no column {min(missing)!r}")
+    verdicts: dict[str, list[Verdict]] = {}
+    texts = (columns[name].astype(str).tolist() for name in ("figure", "claim", "paper", "measured", "holds"))
+    for figure, claim, paper, measured, holds in zip(*texts, strict=True):
+        verdicts.setdefault(figure, []).append(Verdict(claim, paper, measured, holds == "yes"))
+    return verdicts
+
+
+def read_figure(results: Path, name: str, verdicts: Sequence[Verdict]) -> ExactFigure:
+    """A figure's picture and columns."""
+    if name not in FIGURES:  # a name out of a file is no path
+        return ExactFigure(name, verdicts, None, {}, [f"there is no figure {name!r}"])
+    problems, png, columns = [], None, {}
+    picture, table = results / f"{name}.png", results / f"{name}.csv"
+    try:
+        png = data_uri(picture) if picture.exists() else None
+    except UNREADABLE as error:
+        problems.append(f"{picture}: {error}")
+    try:
+        columns = read_csv(table) if table.exists() else {}
+    except UNREADABLE as error:
+        problems.append(f"{table}: {error}")
+    return ExactFigure(name, verdicts, png, columns, problems)
+
+
+def data_uri(png: Path) -> str:
+    """The picture as an address that holds it."""
+    content = png.read_bytes()
+    if not content.startswith(PNG_SIGNATURE):
+        raise ValueError("no PNG picture")
+    return "data:image/png;base64," + b64encode(content).decode("ascii")
+
+
+def read_runs(folders: Iterable[Path]) -> tuple[list[Run], list[str]]:
+    """The runs in the folders, each once, and what is wrong with those that cannot be read."""
+    configs = (config for folder in folders if folder.is_dir() for config in sorted(folder.rglob(CONFIG)))
+    found = {config.parent.resolve(): config.parent for config in configs}
+    runs, problems = [], []
+    for folder in found.values():
+        try:
+            run = read_run(folder)
+            check(run)
+            runs.append(run)
+        except UNREADABLE as error:
+            problems.append(f"{folder}: {error}")
+    return runs, problems
+
+
+def check(run: Run) -> None:
+    """Raise what is wrong with the values that every run needs, before anything is made of them."""
+    _ = run.seed, int(run.config["steps"])
+    if not all(math.isfinite(step) for step in run.metrics.get("step", [])):
+        raise ValueError("there is a row without a step")
+
+
+def agent_labels(runs: Sequence[Run]) -> dict[Path, str]:
+    """The agent of each run; where it ran on a task with different settings, with what differs."""
+    groups = (label_agents([run for run in runs if run.env == env]) for env in dict.fromkeys(run.env for run in runs))
+    return {run.folder: label for group in groups for label, same in group.items() for run in same}

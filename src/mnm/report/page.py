@@ -1,0 +1,185 @@
+"""The page: what was found, as one HTML document that loads nothing.
+
+Jinja2 escapes every text. A Content-Security-Policy is the second wall: only the two scripts written here run, and the
+page may load nothing from anywhere. Styles may be inline because Plotly sets them.
+"""
+
+from __future__ import annotations
+
+import math
+import platform
+import shlex
+import subprocess
+from base64 import b64encode
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from mnm.compare import CompareError, Comparison, aggregates, compare_runs, different_versions, label_agents
+from mnm.report import Report
+from mnm.report.contents import Contents, ExactFigure
+from mnm.report.plots import Plot, diagnostic_plots, figure_plots, not_measured, return_plots
+from mnm.training.runs import Run
+
+PACKAGE = "mnm.report"
+
+
+def rendered(contents: Contents, command: Report) -> str:
+    """The document."""
+    environment = Environment(
+        loader=PackageLoader(PACKAGE, ""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["shown"] = shown
+    environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    compared = comparisons(contents.runs, command.baseline)
+    scripts = [get_plotlyjs(), files(PACKAGE).joinpath("page.js").read_text(encoding="utf-8")]
+    return environment.get_template("page.html").render(
+        style=Markup(files(PACKAGE).joinpath("page.css").read_text(encoding="utf-8")),
+        scripts=[Markup(script) for script in scripts],
+        hashes=[b64encode(sha256(script.encode("utf-8")).digest()).decode("ascii") for script in scripts],
+        contents=contents,
+        figures=[drawn(figure) for figure in contents.figures],
+        returns=return_plots(contents.runs, contents.labels),
+        baseline=command.baseline,
+        comparisons=compared,
+        aggregates=aggregates([comparison for _, comparison, _ in compared if comparison is not None]),
+        versions=different_versions(contents.runs),
+        runs=[
+            {"number": number} | described(run, contents.labels[run.folder]) for number, run in enumerate(contents.runs)
+        ],
+        made=how_made(contents.runs, command),
+    )
+
+
+@dataclass(frozen=True)
+class DrawnFigure:
+    """A figure and its curves."""
+
+    found: ExactFigure
+    plots: Sequence[Plot]
+    problems: Sequence[str]
+
+
+def drawn(figure: ExactFigure) -> DrawnFigure:
+    """A figure with its curves, or with the reason why they cannot be drawn."""
+    try:
+        return DrawnFigure(figure, figure_plots(figure.name, figure.columns), figure.problems)
+    except ValueError as error:
+        return DrawnFigure(figure, [], [*figure.problems, f"{figure.name}.csv: {error}"])
+
+
+def comparisons(runs: Sequence[Run], baseline: str | None) -> list[tuple[str, Comparison | None, str]]:
+    """For every task, its agents compared, or the reason why they cannot be."""
+    found: list[tuple[str, Comparison | None, str]] = []
+    for env in sorted({run.env for run in runs}):
+        own = [run for run in runs if run.env == env]
+        agents = {name for label, group in label_agents(own).items() for name in (label, group[0].algorithm)}
+        try:
+            (comparison,) = compare_runs(own, "return", None, baseline if baseline in agents else None)
+            found.append((env, comparison, ""))
+        except CompareError as error:
+            found.append((env, None, str(error)))
+    return found
+
+
+def described(run: Run, label: str) -> dict[str, Any]:
+    """A run as the page shows it: where it stands, its diagnostics, how to make it again."""
+    settings = run.config.get("settings")
+    return {
+        "name": run.name,
+        "label": label,
+        "env": run.env,
+        "seed": run.seed,
+        "steps": " of ".join([f"{_last(run, 'step'):,.0f}" if run.metrics.get("step") else "0", *_asked(run)]),
+        "return": shown(_last(run, "return"), " ± ", _last(run, "return_std")),
+        "bound": shown(_last(run, "bound"), " / ", _last(run, "log_return")),
+        "q": shown(_last(run, "q_at_start"), " / ", _last(run, "discounted_return")),
+        "error": shown(_last(run, "model_error_1"), " / ", _last(run, "constant_error_1")),
+        "calibration": shown(_last(run, "calibration_error")),
+        "plots": diagnostic_plots(run),
+        "not_measured": not_measured(run),
+        "command": train_command(run),
+        "settings": settings if isinstance(settings, dict) else {},
+    }
+
+
+def _asked(run: Run) -> list[str]:
+    """The steps that were asked for, if the run has not come there."""
+    return [] if run.finished else [f"{int(run.config['steps']):,}"]
+
+
+def _last(run: Run, column: str) -> float:
+    return (run.metrics.get(column) or [math.nan])[-1]
+
+
+def shown(value: float, between: str = "", second: float = math.nan) -> str:
+    """A number, with another beside it if there is one; a dash if there is none."""
+    if not math.isfinite(value):
+        return "–"
+    return f"{value:.4g}" + (f"{between}{second:.4g}" if math.isfinite(second) else "")
+
+
+def train_command(run: Run) -> str:
+    """The command that makes the run, but for settings that are not its scale's."""
+    options = {"env": run.env, "steps": run.config["steps"], "scale": run.config["scale"], "seed": run.seed}
+    return shlex.join(["mnm", "train", run.algorithm, *(f"--{name}={value}" for name, value in options.items())])
+
+
+def how_made(runs: Sequence[Run], command: Report) -> dict[str, str]:
+    """Command, versions and scales."""
+    named: dict[str, Sequence[object]] = {
+        "--results": [command.results],
+        "--runs": command.runs,
+        "--baseline": [command.baseline],
+        "--out": [command.out],
+    }
+    words = [str(word) for flag, values in named.items() if any(values) for word in (flag, *values)]
+    made = {
+        "Written": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        "Command": shlex.join(["mnm", "report", *words]),
+        "mnm": " ".join([version("mnm-rl"), *revision()]),
+        "Python": f"{platform.python_version()} (of this report)",
+    }
+    if runs:
+        found = [run.config.get("versions", {}) for run in runs]
+        versions = [(str(name), str(one)) for table in found if isinstance(table, dict) for name, one in table.items()]
+        names = dict.fromkeys(name for name, _ in versions)
+        made["Versions of the runs"] = "; ".join(
+            f"{name} {', '.join(sorted({one for other, one in versions if other == name}))}" for name in names
+        )
+        made["Scales of the runs"] = counted(str(run.config["scale"]) for run in runs)
+        made["Steps of the runs"] = counted(f"{int(run.config['steps']):,}" for run in runs)
+    return made
+
+
+def counted(texts: Iterable[str]) -> str:
+    """Each text with how often it occurs."""
+    listed = sorted(texts)
+    return "; ".join(f"{text} ({listed.count(text)} runs)" for text in dict.fromkeys(listed))
+
+
+def revision() -> list[str]:
+    """The source's revision, if the package is used from a checkout of its own repository."""
+    package = Path(str(files("mnm")))
+    git = ["git", "-C", str(package)]
+    try:
+        top, name = (
+            subprocess.run([*git, *words], capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+            for words in (["rev-parse", "--show-toplevel"], ["describe", "--always", "--dirty"])
+        )
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [f"(revision {name})"] if Path(top) / "src" / "mnm" == package else []

@@ -1,0 +1,150 @@
+"""`mnm sweep`: every task x agent x seed x override, several at once, each run a process of its own."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from mnm.messages import fail
+
+if TYPE_CHECKING:
+    from mnm.sweeping.pools import Pool
+    from mnm.sweeping.trials import Record
+
+MNM = ("-P", "-c", "from mnm.cli import main; main()")
+"""What Python is told so that it is the `mnm` command; -P: no file of the present folder hides a library."""
+POLL = 0.2
+"""Seconds between two looks at the trials."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Train every agent on every task with every seed and every override, several runs at once.
+
+    Each run is a process with one thread on a core of its own. The same sweep started again skips what is finished and
+    goes on with what is not. A run that fails stops no other.
+    Example: mnm sweep --envs Pendulum-v1 --agents sac mnm_approx --seeds 0 1 2 --steps 3000
+    """
+
+    envs: tuple[str, ...]
+    """The tasks' Gymnasium ids."""
+    agents: tuple[str, ...]
+    """The agents' names; mnm train --help lists them."""
+    seeds: tuple[int, ...] = (0,)
+    """The seeds, one run each."""
+    steps: int = 10_000
+    """Real steps of a run."""
+    scale: str = "cpu"
+    """Which preset the agents' settings start from: paper, cpu, quick."""
+    overrides: tuple[str, ...] = ("",)
+    """More flags of mnm train; every string is one more variant: --overrides "" "--value-delay 0". Agents that do not
+    have a string's flags are left out of its variant."""
+    runs: Path = Path("runs/sweep")
+    """Folder of the runs, and beside each run its NAME.log."""
+    jobs: int | None = None
+    """How many runs at once; by default one per core."""
+    ray: str | None = None
+    """Run on a Ray cluster: its address, or auto for the one on this machine (started if there is none). The runs'
+    folder must be on a filesystem that all workers share. Needs pip install 'mnm-rl[ray]'."""
+    dry_run: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Check everything, print what would be run, and stop."""
+
+
+def shield_overrides(arguments: Sequence[str]) -> list[str]:
+    """The arguments with a space before each override that starts with a dash: else it is taken for a flag of ours."""
+    ours = {f"--{field.name.replace('_', '-')}" for field in fields(Sweep)} | {"-h", "--help"}
+    shielded, inside = [], False
+    for argument in arguments:
+        if argument.partition("=")[0].replace("_", "-") in ours:
+            inside = argument == "--overrides"
+        elif inside and argument.startswith("-"):
+            argument = f" {argument}"
+        shielded.append(argument)
+    return shielded
+
+
+def sweep(command: Sweep, program: tuple[str, ...] = MNM) -> int:
+    """Check, run, report; the exit code: 0 all finished, 1 some failed, 2 bad input, 128 + the signal that stopped it.
+
+    `program` is what Python runs, followed by the arguments of `mnm`.
+    """
+    from mnm.agents.algorithm import ConfigError
+    from mnm.sweeping.display import Display, print_report
+    from mnm.sweeping.plan import plan
+    from mnm.sweeping.pools import LocalPool, RayPool, cores
+    from mnm.sweeping.trials import Record, State
+    from mnm.training.environments import TaskError
+    from mnm.training.runs import RunError
+
+    try:
+        trials = plan(command)
+        if command.dry_run:
+            for trial in trials:
+                print(f"finished: {trial.folder}" if trial.finished else f"mnm {shlex.join(trial.arguments)}")
+            return 0
+        records = [Record(trial) for trial in trials]
+        command.runs.mkdir(parents=True, exist_ok=True)
+        jobs = len(cores()) if command.jobs is None else command.jobs
+        pool = LocalPool(program, jobs) if command.ray is None else RayPool(program, command.ray)
+    except (ConfigError, TaskError, RunError) as error:
+        return fail(str(error))
+    except OSError as error:
+        return fail(f"--runs {command.runs}: {error.strerror}")
+    with noted_signals() as signals, Display(records) as display:
+        supervise(records, pool, display.changed, signals)
+    print_report(records)
+    if signals:
+        print("stopped; the same command goes on from the last checkpoints")
+        return 128 + signals[0]
+    return int(any(record.state is State.FAILED for record in records))
+
+
+def supervise(records: list[Record], pool: Pool, changed: Callable[[Record], None], signals: list[int]) -> None:
+    """Start what is not finished, as the pool has room, and follow it until all has ended or a signal has come."""
+    from mnm.sweeping.trials import State
+
+    waiting = deque(record for record in records if record.state is State.WAITING)
+    started: dict[str, Record] = {}
+    try:
+        while (waiting or started) and not signals:
+            while waiting and pool.has_room:
+                record = waiting.popleft()
+                record.expect_start()
+                pool.start(record.trial)
+                started[record.trial.name] = record
+            ended = pool.ended()
+            for name, record in list(started.items()):
+                before = record.state, record.step
+                record.look()
+                if name in ended:
+                    record.end(ended[name])
+                    del started[name]
+                if (record.state, record.step) != before:
+                    changed(record)
+            time.sleep(POLL)
+    finally:
+        pool.stop(hurry=lambda: len(signals) > 1)
+        for record in started.values():
+            record.look()
+            record.state = State.FINISHED if record.trial.finished else State.STOPPED
+
+
+@contextmanager
+def noted_signals() -> Iterator[list[int]]:
+    """SIGINT and SIGTERM are noted in the list, instead of breaking off wherever the program is."""
+    noted: list[int] = []
+    before = {number: signal.signal(number, lambda n, _: noted.append(n)) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield noted
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,166 @@
+"""From a sweep's command to its trials. Everything is checked here, before anything runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any, NamedTuple
+
+import tyro
+
+from mnm.agents import ALGORITHMS
+from mnm.messages import nearest
+from mnm.sweep import Sweep
+from mnm.sweeping.trials import Trial
+from mnm.train import Options, check, command_of, described, scale_of
+from mnm.training.environments import make
+from mnm.training.runs import RunError, read_run, task_name
+
+LABEL_LENGTH = 40
+OURS = ("env", "seed", "seeds", "runs", "name", "overwrite")
+"""The options of `mnm train` that the sweep sets itself."""
+
+
+class Arm(NamedTuple):
+    """An agent with its flags, as they are written and as `mnm train` reads them."""
+
+    agent: str
+    flags: tuple[str, ...]
+    command: Any
+
+    def trial(self, env: str, seed: int) -> Trial:
+        """The arm's run on a task with a seed."""
+        runs, name = self.command.runs, f"{task_name(env)}-{self.agent}"
+        if self.flags:
+            name = f"{name}-{label(self.flags)}"
+        begin = ("train", self.agent, "--env", env, "--seed", str(seed), "--steps", str(self.command.steps))
+        begin += ("--scale", self.command.scale, "--runs", str(runs), "--name", name, *self.flags)
+        return Trial(runs / f"{name}-seed{seed}", begin, self.command.steps)
+
+    def config(self, env: str, seed: int) -> dict[str, Any]:
+        """What that run writes into its config.json, as far as it decides the results."""
+        options = replace(self.command, env=env, seed=seed)
+        config = described(ALGORITHMS[self.agent], options, "", self.command.config, seed)
+        for name in ("name", "seeds_together", "checkpoint_minutes", "wandb", "versions", "revision"):
+            del config[name]
+        return json.loads(json.dumps(config | config.pop("settings")))
+
+
+def plan(command: Sweep) -> list[Trial]:
+    """All trials in the order of their start: first every arm with the first seed, so that all can soon be compared."""
+    check_lists(command)
+    chosen = arms(command)
+    for env in command.envs:
+        make(env).close()
+    trials: dict[str, Trial] = {}
+    for seed in command.seeds:
+        for env in command.envs:
+            for arm in chosen:
+                trial = arm.trial(env, seed)
+                if trial.name in trials:
+                    raise RunError(f"{trial.name} is asked for twice: name every task, agent, seed and override once")
+                if trial.folder.exists():
+                    refuse_other(trial, arm.config(env, seed))
+                trials[trial.name] = trial
+    return list(trials.values())
+
+
+def check_lists(command: Sweep) -> None:
+    """What needs no parser."""
+    for name in ("envs", "agents", "seeds", "overrides"):
+        if not getattr(command, name):
+            raise RunError(f"--{name} is empty: name at least one")
+    for agent in command.agents:
+        if agent not in ALGORITHMS:
+            raise RunError(
+                f"--agents: there is no agent {agent!r}{nearest(agent, ALGORITHMS)}; there are {', '.join(ALGORITHMS)}"
+            )
+    if min(command.seeds) < 0:
+        raise RunError(f"--seeds holds {min(command.seeds)}, but must be 0 or more")
+    if command.jobs is not None and command.jobs < 1:
+        raise RunError(f"--jobs is {command.jobs}, but must be at least 1")
+    if command.jobs is not None and command.ray is not None:
+        raise RunError("--jobs does not go with --ray: there the cluster's CPUs decide how many run at once")
+
+
+def arms(command: Sweep) -> list[Arm]:
+    """Every agent with every override whose flags it has; no two that are the same."""
+    chosen: list[Arm] = []
+    for override in command.overrides:
+        flags = split(override)
+        agents = [agent for agent in command.agents if not unknown(agent, flags)]
+        for agent in agents or command.agents[:1]:  # flags that no agent has: the parser says what is wrong
+            arm = parsed(agent, flags, command)
+            for other in chosen:
+                if other.agent == agent and other.config("", 0) == arm.config("", 0):
+                    raise RunError(f"--overrides {shown(other.flags)} and {shown(flags)} are the same for {agent}")
+            chosen.append(arm)
+        for agent in command.agents:
+            if agent not in agents:
+                print(f"mnm: {agent} has no {unknown(agent, flags)[0]}: not run with {shown(flags)}", file=sys.stderr)
+    return chosen
+
+
+def split(override: str) -> tuple[str, ...]:
+    """The flags of one override."""
+    try:
+        return tuple(shlex.split(override))
+    except ValueError as error:
+        raise RunError(f"--overrides {override!r}: {error}") from error
+
+
+def shown(flags: tuple[str, ...]) -> str:
+    """An override as its user writes it."""
+    return f'"{shlex.join(flags)}"'
+
+
+def settings(flags: tuple[str, ...]) -> dict[str, str]:
+    """The settings that the flags name, each with its flag."""
+    names = [flag.partition("=")[0] for flag in flags if flag.startswith("--")]
+    return {name[2:].replace("-", "_"): name for name in names}
+
+
+def unknown(agent: str, flags: tuple[str, ...]) -> list[str]:
+    """The flags that `mnm train` does not have for this agent."""
+    known = {field.name for kind in (Options, type(ALGORITHMS[agent].presets["cpu"])) for field in fields(kind)}
+    return [flag for name, flag in settings(flags).items() if name not in known]
+
+
+def parsed(agent: str, flags: tuple[str, ...], command: Sweep) -> Arm:
+    """The arm, its flags read as `mnm train` reads them."""
+    for name in OURS:
+        if name in settings(flags):
+            raise RunError(f"--overrides {shown(flags)} sets --{name}, which the sweep sets itself")
+    arguments = ["--env", command.envs[0], "--runs", str(command.runs), "--steps", str(command.steps)]
+    arguments += ["--scale", command.scale, *flags]
+    kind = command_of(ALGORITHMS[agent], scale_of(arguments))
+    try:
+        read = tyro.cli(kind, args=arguments, prog=f"mnm train {agent}", config=(tyro.conf.OmitArgPrefixes,))
+    except SystemExit:  # the parser has explained what it refuses
+        raise RunError(f"--overrides {shown(flags)}: mnm train {agent} does not take it") from None
+    check(read)
+    return Arm(agent, flags, read)
+
+
+def label(flags: tuple[str, ...]) -> str:
+    """A folder's name for an override: readable where that is short and safe, else cut and told apart by a digest."""
+    plain = "_".join(flag.removeprefix("--") for flag in flags)
+    safe = re.sub(r"[^A-Za-z0-9_.+-]", "_", plain)[:LABEL_LENGTH]
+    return safe if safe == plain else f"{safe}-{hashlib.sha256(plain.encode()).hexdigest()[:6]}"
+
+
+def refuse_other(trial: Trial, asked: Mapping[str, Any]) -> None:
+    """A run that is there already must be the one that is asked for: it would be skipped, or go on as it is."""
+    config = read_run(trial.folder).config
+    there = {**config, **config.get("settings", {})}
+    for name, value in asked.items():
+        if name in there and there[name] != value:
+            raise RunError(
+                f"{trial.folder} has {name} {there[name]!r}, but the sweep asks for {value!r}: choose another --runs,"
+                " or delete it"
+            )

@@ -1,0 +1,172 @@
+"""A trial is one run of a sweep: how it is started, where it stands. Knows nothing of agents, so that it loads fast."""
+
+from __future__ import annotations
+
+import math
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from mnm.sweeping import guard
+from mnm.training.metrics import FILE as METRICS
+from mnm.training.runs import CONFIG, RunError, read_run
+
+ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+class State(StrEnum):
+    """Where a trial stands."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    FINISHED = "finished"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run: its folder and what `mnm` is told to begin it."""
+
+    folder: Path
+    begin: tuple[str, ...]
+    steps: int
+
+    @property
+    def name(self) -> str:
+        """The folder's own name."""
+        return self.folder.name
+
+    @property
+    def log(self) -> Path:
+        """What its process prints. Not in the run's folder, which is the run's own to make and to delete."""
+        return self.folder.with_name(f"{self.name}.log")
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to do."""
+        return (self.folder / CONFIG).exists() and read_run(self.folder).finished
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """What `mnm` is told now: to begin, or to go on."""
+        return ("resume", str(self.folder)) if (self.folder / CONFIG).exists() else self.begin
+
+
+def start(
+    trial: Trial, program: tuple[str, ...], *, core: int | None = None, patience: float = 0.0, cwd: str | None = None
+) -> subprocess.Popen[bytes]:
+    """The trial's process, on one core if one is named. The terminal's Ctrl-C does not reach it: we end it ourselves.
+
+    If another process is training the run, it fails after `patience` seconds.
+    """
+    arguments = trial.arguments
+    tie = ["-I", "-S", guard.__file__, str(os.getpid()), "-" if core is None else str(core), str(patience)]
+    with trial.log.open("ab") as log:
+        log.write(f"$ mnm {shlex.join(arguments)}\n".encode())
+        log.flush()
+        return subprocess.Popen(
+            [sys.executable, *tie, sys.executable, *program, *arguments],
+            cwd=cwd,
+            env=os.environ | {name: "1" for name in THREADS} | {"XLA_FLAGS": one_thread(os.environ.get("XLA_FLAGS"))},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def one_thread(flags: str | None) -> str:
+    """XLA's flags, with one thread."""
+    return f"{flags} {ONE_THREAD}" if flags else ONE_THREAD
+
+
+def why_failed(code: int) -> str:
+    """What an exit code says; nothing if the process finished."""
+    if code < 0:
+        return f"killed by {signal.Signals(-code).name}"
+    return f"exit code {code}" if code else ""
+
+
+@dataclass
+class Record:
+    """A trial and where it stands, as far as its files and its process tell."""
+
+    trial: Trial
+    state: State = field(init=False)
+    step: int = 0
+    last_return: float = math.nan
+    why: str = ""
+    """The reason of a failure."""
+    began: float | None = None
+    """The clocks are time.monotonic()."""
+    ended: float | None = None
+    _began_at_step: int = 0
+    _measured: float = 0.0
+    _metrics_seen: tuple[int, int] | None = None
+    _log_before: int = 0
+
+    def __post_init__(self) -> None:
+        self._read_metrics()
+        self.state = State.FINISHED if self.trial.finished else State.WAITING
+
+    def expect_start(self) -> None:
+        """From now on a growing log means that the trial runs."""
+        self._log_before = self._log_size()
+
+    def look(self) -> None:
+        """Bring the record up to date."""
+        if self.state is State.WAITING and self._log_size() > self._log_before:
+            self.state, self.began, self._began_at_step = State.RUNNING, time.monotonic(), self.step
+        self._read_metrics()
+
+    def end(self, why: str) -> None:
+        """The process is over: failed for a reason, or finished."""
+        self.why = why
+        self.state = State.FAILED if why else State.FINISHED
+        self.ended = time.monotonic()
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it has run in this sweep, or ran."""
+        return None if self.began is None else (self.ended or time.monotonic()) - self.began
+
+    @property
+    def seconds_left(self) -> float | None:
+        """By the steps measured since it began here; unknown before the first."""
+        done = self.step - self._began_at_step
+        if self.state is not State.RUNNING or self.began is None or done <= 0:
+            return None
+        pace = (self._measured - self.began) / done
+        return max(0.0, (self.trial.steps - self.step) * pace - (time.monotonic() - self._measured))
+
+    def last_lines(self, count: int = 10) -> list[str]:
+        """The end of the log."""
+        try:
+            return self.trial.log.read_text(encoding="utf-8", errors="replace").splitlines()[-count:]
+        except OSError:
+            return []
+
+    def _log_size(self) -> int:
+        return self.trial.log.stat().st_size if self.trial.log.exists() else 0
+
+    def _read_metrics(self) -> None:
+        try:
+            stat = (self.trial.folder / METRICS).stat()
+            if (stat.st_mtime_ns, stat.st_size) == self._metrics_seen:
+                return
+            metrics = read_run(self.trial.folder).metrics
+        except (FileNotFoundError, RunError):  # not there yet, or just being made: the next look will tell
+            return
+        self._metrics_seen = stat.st_mtime_ns, stat.st_size
+        if metrics.get("step"):
+            self.step, self._measured = int(metrics["step"][-1]), time.monotonic()
+            self.last_return = metrics.get("return", [math.nan])[-1]
+            self._began_at_step = min(self._began_at_step, self.step)  # it went back to a checkpoint

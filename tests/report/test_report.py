@@ -1,0 +1,233 @@
+"""What is in the page, what is said where something is missing or damaged, and that no text from outside is markup."""
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mnm.figures import FIGURES
+from mnm.report import Report, report
+from mnm.report.contents import read_contents
+from mnm.report.page import rendered
+from mnm.report.plots import line, literal, numbers, return_plots, seed_lines
+from report.made import HOSTILE, PNG, make_results, make_run
+
+
+class Page:
+    """The page as text, its figures for Plotly, and the rest without what is in scripts."""
+
+    def __init__(self, html: str) -> None:
+        self.html = html
+        self.plots = [json.loads(text) for text in re.findall(r'<script type="application/json">(.*?)</script>', html)]
+        self.markup = re.sub(r"<script.*?</script>|<style.*?</style>", "", html, flags=re.DOTALL)
+
+
+def write(capsys, tmp_path: Path, **arguments) -> tuple[int, Page, str]:
+    """The exit code, the page, and what was said."""
+    out = tmp_path / "out" / "report.html"
+    code = report(Report(out=out, **arguments))
+    said = capsys.readouterr()
+    return code, Page(out.read_text(encoding="utf-8") if out.exists() else ""), said.out + said.err
+
+
+@pytest.fixture
+def runs(tmp_path):
+    folder = tmp_path / "runs"
+    for agent in ("sac", "mnm"):
+        for seed in (0, 1):
+            make_run(folder / f"{agent}-{seed}", agent, seed)
+    return folder
+
+
+@pytest.fixture
+def results(tmp_path):
+    return make_results(tmp_path / "results")
+
+
+def test_everything_is_in_one_page(capsys, tmp_path, runs, results):
+    code, page, said = write(capsys, tmp_path, results=results, runs=(runs,), baseline="sac")
+    assert code == 0
+    assert "1 figures, 4 runs" in said
+    for text in ("1 of 2 claims hold", "data:image/png;base64,", "P(better than sac)", "jax 0.10.2", "cpu (4 runs)"):
+        assert text in page.markup
+    assert re.search(r'<img src="data:[^"]+" alt="learning curves of MnM[^"]*MnM outperforms', page.markup)
+    assert {"mnm", "sac"} <= {trace["name"] for plot in page.plots for trace in plot["data"]}
+    missing = [name for name in FIGURES if name != "stochastic_gridworld"]
+    assert f"mnm reproduce {' '.join(missing)}" in page.markup
+
+
+def test_nothing_is_loaded(capsys, tmp_path, runs, results):
+    _, page, _ = write(capsys, tmp_path, results=results, runs=(runs,))
+    sources = re.findall(r'\b(?:src|href)="([^"]*)"', page.markup)
+    assert sources
+    assert all(source.startswith(("#", "data:")) for source in sources)
+    assert "default-src 'none'" in page.markup
+    assert len(page.html) < 6e6  # Plotly and little more
+
+
+def test_what_is_missing_is_said(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, page, said = write(capsys, tmp_path)
+    assert (code, page.plots) == (0, [])
+    assert "0 figures, 0 runs" in said
+    assert "No runs yet: <code>mnm train" in page.markup
+    assert "No verdicts yet: <code>mnm reproduce" in page.markup
+
+
+def test_the_default_folders_are_found(capsys, tmp_path, monkeypatch, runs, results):
+    make_run(results / "runs" / "another", "vaml", 0)
+    monkeypatch.chdir(tmp_path)
+    assert "1 figures, 5 runs" in write(capsys, tmp_path)[2]
+
+
+@pytest.mark.parametrize("arguments", [{"results": Path("nowhere")}, {"runs": (Path("nowhere"),)}])
+def test_a_folder_that_does_not_exist_is_an_error(capsys, tmp_path, arguments):
+    code, page, said = write(capsys, tmp_path, **arguments)
+    assert (code, page.html) == (2, "")
+    assert said == f"mnm: --{next(iter(arguments))} nowhere: there is no such folder\n"
+
+
+def test_a_baseline_that_nobody_is_is_an_error(capsys, tmp_path, runs, results):
+    code, _, said = write(capsys, tmp_path, results=results, runs=(runs,), baseline="sad")
+    assert code == 2
+    assert said == "mnm: --baseline sad: no run is of this agent (did you mean sac?)\n"
+
+
+def test_an_out_that_cannot_be_written_is_an_error(capsys, tmp_path):
+    assert report(Report(results=tmp_path, out=tmp_path)) == 2
+    assert capsys.readouterr().err == f"mnm: --out {tmp_path}: Is a directory\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "reason"),
+    [
+        ("metrics.csv", b"no,metrics\n1,2\n", "its first column is &#39;no&#39;"),
+        ("metrics.csv", b"step,return\n1,x\n", "&#39;x&#39; is no number"),
+        ("metrics.csv", b"\xff\xfe\x00\n", "utf-8"),
+        ("metrics.csv", b'step\n"' + b"x" * 200_000 + b'"\n', "field larger than field limit"),
+        ("metrics.csv", b"step,return\ninf,1\n", "there is a row without a step"),
+        ("config.json", b"{", "cannot be read"),
+        ("config.json", b'{"algorithm": 1, "env": 2, "seed": 0, "steps": Infinity, "scale": {}}', "infinity"),
+        ("config.json", b'{"algorithm": "sac"}', "it has no &#39;env&#39;"),
+        ("config.json", b'{"algorithm": 1, "env": 2, "seed": [], "steps": null, "scale": {}}', "int()"),
+    ],
+)
+def test_a_damaged_run_is_named_and_the_rest_shown(capsys, tmp_path, runs, file, content, reason):
+    (runs / "sac-1" / file).write_bytes(content)
+    code, page, said = write(capsys, tmp_path, results=tmp_path, runs=(runs,))
+    assert code == 0
+    assert "3 runs" in said
+    assert "Could not be read" in page.markup
+    assert str(runs / "sac-1") in page.markup
+    assert reason in page.markup
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "reason"),
+    [
+        ("stochastic_gridworld.png", b"GIF89a", "no PNG picture"),
+        ("stochastic_gridworld.csv", b"", "stochastic_gridworld.csv"),
+        ("stochastic_gridworld.csv", b"method,seed,iteration\nMnM,0,1\n", "it has no column &#39;return&#39;"),
+        ("stochastic_gridworld.csv", b"method,seed,iteration,return\nMnM,0,1,much\n", "could not convert"),
+        ("verdicts.csv", b"a,b\n1,2\n", "no table of verdicts"),
+        ("verdicts.csv", b"\xff\n", "verdicts.csv"),
+        ("verdicts.csv", b"figure,claim,paper,measured,holds\n../secret,a,b,c,yes\n", "there is no figure"),
+    ],
+)
+def test_a_damaged_result_is_named_and_the_rest_shown(capsys, tmp_path, runs, results, file, content, reason):
+    (results / file).write_bytes(content)
+    code, page, _ = write(capsys, tmp_path, results=results, runs=(runs,))
+    assert code == 0
+    assert reason in page.markup
+    assert "Bound / log return" in page.markup
+
+
+def test_no_text_from_outside_is_markup(capsys, tmp_path, results):
+    breakout = "</script><script>alert(1)</script><!--"
+    runs = tmp_path / "runs"
+    folder = make_run(
+        runs / HOSTILE, f"agent{breakout}", 0, env=f"Task{HOSTILE}{breakout}", settings={breakout: HOSTILE}
+    )
+    make_run(runs / "other", f"agent{breakout}", 1, env=f"Task{HOSTILE}{breakout}", settings={breakout: "<b>x</b>"})
+    with (results / "verdicts.csv").open("a", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerow(["stochastic_gridworld", HOSTILE, breakout, '"><img src=x>', "yes"])
+    (folder.parent / "broken <img src=x>").mkdir()
+    (folder.parent / "broken <img src=x>" / "config.json").write_text("[]", encoding="utf-8")
+    _, page, said = write(capsys, tmp_path, results=results, runs=(runs,))
+    assert "2 runs" in said
+    assert page.html.count("<script>") == 2 == page.html.count("<script>/**") + page.html.count('<script>"use strict"')
+    assert page.html.count("<!--") == 0
+    assert "<img src=x" not in page.html
+    assert "alert(1)</script>" not in page.html
+    assert "&lt;img src=x onerror=alert(1)&gt;" in page.markup
+    texts = [trace["name"] for plot in page.plots for trace in plot["data"]]
+    assert any("&lt;/script&gt;" in text for text in texts)
+    assert not any("<" in text for text in texts)
+
+
+def test_plotly_shows_text_as_it_stands():
+    assert literal("<b>a</b> & b") == "&lt;b&gt;a&lt;/b&gt; &amp; b"
+    assert literal("mnm_approx") == "mnm_approx"
+
+
+def test_gaps_and_digits():
+    assert numbers([1.23456789, float("nan"), float("inf"), 12345678.0]) == [1.23457, None, None, 12345678]
+
+
+def test_the_mean_ends_where_the_first_seed_ends():
+    curves = [(0, ([1, 2, 3], [1.0, 2.0, 3.0])), (1, ([1, 2], [3.0, 6.0]))]
+    *seeds, mean = seed_lines("sac", curves, np.mean, "--blue", "solid")
+    assert (mean["x"], mean["y"]) == ([1, 2], [2, 4])
+    assert [seed["y"] for seed in seeds] == [[1, 2, 3], [3, 6]]
+    assert {trace["legendgroup"] for trace in [*seeds, mean]} == {"sac"}
+    assert [trace.get("showlegend", True) for trace in [*seeds, mean]] == [False, False, True]
+
+
+def test_one_seed_is_one_line_with_gaps():
+    (mean,) = seed_lines("sac", [(0, ([1, 2], [1.0, float("nan")]))], np.mean, "--blue", "solid")
+    assert mean["y"] == [1, None]
+    assert line("x", ([], []), "--blue")["x"] == []
+
+
+def test_runs_with_different_settings_are_kept_apart(tmp_path, runs):
+    make_run(runs / "wide", "sac", 0, settings={"hidden": [256, 256]})
+    contents = read_contents(tmp_path, [runs])
+    (plot,) = return_plots(contents.runs, contents.labels)
+    named = {trace["name"] for trace in plot.figure["data"] if trace.get("showlegend", True)}
+    assert named == {"mnm", "sac:hidden=256x256", "sac:hidden=64x64"}
+
+
+def test_a_run_that_has_measured_nothing_is_shown(capsys, tmp_path, runs):
+    (runs / "sac-0" / "metrics.csv").unlink()
+    code, page, said = write(capsys, tmp_path, results=tmp_path, runs=(runs / "sac-0",))
+    assert code == 0
+    assert "1 runs" in said
+    assert "return – after 0 of 1,500 steps" in page.markup
+    assert "nothing is measured yet" in page.markup
+
+
+def test_agents_are_compared_on_every_task_and_over_all(capsys, tmp_path, runs):
+    for agent in ("sac", "mnm"):
+        for seed in (0, 1):
+            make_run(runs / f"other-{agent}-{seed}", agent, seed, env="Other-v0")
+    make_run(runs / "twice", "sac", 0, env="Third-v0")
+    make_run(runs / "twice again", "sac", 0, env="Third-v0")
+    _, page, _ = write(capsys, tmp_path, results=tmp_path, runs=(runs,), baseline="sac")
+    assert page.markup.count("P(better than sac)</th>") == 2
+    assert "Mean over tasks" in page.markup
+    assert "seed 0 is there twice" in page.markup
+
+
+def test_the_same_input_gives_the_same_page(tmp_path, runs, results):
+    command = Report(results=results, runs=(runs,))
+    first, second = (re.sub(r"\d\d:\d\d UTC", "", rendered(read_contents(results, [runs]), command)) for _ in range(2))
+    assert first == second
+
+
+def test_a_picture_alone_is_a_figure(tmp_path):
+    (tmp_path / "three_states.png").write_bytes(PNG)
+    (figure,) = read_contents(tmp_path, []).figures
+    assert (figure.name, figure.alt) == ("three_states", FIGURES["three_states"])
