@@ -34,6 +34,7 @@ $(RIVALS_INSTALLED): bench/rivals.txt constraints.txt
 run: $(INSTALLED)
 	$(BIN)/mnm reproduce
 	$(BIN)/mnm train mnm_approx --env Pendulum-v1 --scale quick --steps 600 --runs results/runs --overwrite
+	$(BIN)/mnm report --results results --runs results/runs --out results/report.html
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -n auto --dist loadfile

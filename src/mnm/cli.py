@@ -16,6 +16,7 @@ from mnm.compare import Compare, compare
 from mnm.messages import fail, nearest
 from mnm.report import Report, report
 from mnm.sweep import Sweep, shield_overrides, sweep
+from mnm.watching import Evaluate, Render, evaluate, render
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -94,6 +95,8 @@ class Train:
 COMMANDS: dict[str, Any] = {
     "train": Train,
     "resume": Resume,
+    "evaluate": Evaluate,
+    "render": Render,
     "sweep": Sweep,
     "compare": Compare,
     "report": Report,
@@ -136,6 +139,10 @@ def run(arguments: list[str]) -> int:
             from mnm.train import resume
 
             return resume(command.run)
+        case Evaluate():
+            return evaluate(command)
+        case Render():
+            return render(command)
         case Sweep():
             return sweep(command)
         case Compare():

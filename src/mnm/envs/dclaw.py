@@ -129,6 +129,14 @@ class DClaw(gym.Env[Floats, NDArray[np.floating]], Generic[Start]):
             geom.rgba = (0.1, 0.65, 0.3, 1.0 if self.has_valve else 0.3)
         return self._renderer.render()
 
+    def show(self, observation: Floats) -> None:
+        """The state that an observation tells of, for pictures: the claw at rest, and the valve if there is one."""
+        self.data.qpos[:JOINTS] = observation[:JOINTS]
+        if self.has_valve:
+            self.data.qpos[JOINTS] = np.arctan2(observation[JOINTS + 1], observation[JOINTS])
+        self.data.qvel[:] = 0.0
+        mujoco.mj_forward(self.model, self.data)
+
     def close(self) -> None:
         """Free the picture's memory."""
         if self._renderer is not None:

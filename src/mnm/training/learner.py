@@ -269,12 +269,16 @@ class Learner:
         for environment in (*self._environments, self._evaluation):
             environment.close()
 
-    def evaluate(self, index: int, episodes: int) -> list[Episode]:
-        """Episodes of the deterministic policy, always the same starts, in an environment of their own."""
+    def evaluate(self, index: int, episodes: int, seed: int | None = None) -> list[Episode]:
+        """Episodes of the deterministic policy, in an environment of their own.
+
+        Always the same starts, by the run's own seed or by another one.
+        """
+        seed = self.seeds[index] if seed is None else seed
         policy = self.policy(index)
         played = []
         for number in range(episodes):
-            observations = [self._evaluation.reset(episode_seed(self.seeds[index], "evaluation", number))]
+            observations = [self._evaluation.reset(episode_seed(seed, "evaluation", number))]
             actions, rewards, over, terminated = [], [], False, False
             while not over:
                 actions.append(np.asarray(mode(policy, observations[-1][None])[0]))

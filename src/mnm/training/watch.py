@@ -45,9 +45,7 @@ class Watch:
             if name in row and math.isfinite(row[name]):
                 usual = float(np.median(self._usual[name])) if len(self._usual[name]) >= 3 else math.inf
                 if abs(row[name]) > EXPLODED * max(usual, 1e-3):
-                    found[name] = (
-                        f"{part}: {name} is {row[name]:.3g}, {EXPLODED:.0e} times its usual size: try {remedy}"
-                    )
+                    found[name] = f"{part}: {name} is {row[name]:.3g}, usually {usual:.3g}: try {remedy}"
                 self._usual[name].append(abs(row[name]))
         error, constant = row.get("model_error_1"), row.get("constant_error_1")
         if error is not None and constant is not None and not error <= constant:

@@ -40,17 +40,22 @@ def go_on(folder: Path) -> int:
     if run.finished and (folder / AGENT).exists():
         print(f"{folder} is finished: {run.config['steps']} steps")
         return 0
-    runs = _together(run)
+    folders = [one.folder for one in _together(run)]
+    learner = from_checkpoint(run) if has_checkpoints(folders) else _learner(run)
+    print(f"{folder}: going on from step {learner.steps} of {run.config['steps']}", flush=True)
+    return work(learner, folders, run.config)
+
+
+def from_checkpoint(run: Run) -> Learner:
+    """The learner as it was last saved, with the seeds that were trained together."""
     learner = _learner(run)
-    folders = [one.folder for one in runs]
     try:
-        for warning in restore_checkpoints(folders, learner) if has_checkpoints(folders) else ():
+        for warning in restore_checkpoints([one.folder for one in _together(run)], learner):
             print(f"mnm: {warning}", file=sys.stderr)
     except (CheckpointError, MismatchError) as error:
         learner.close()
         raise RunError(str(error)) from error
-    print(f"{folder}: going on from step {learner.steps} of {run.config['steps']}", flush=True)
-    return work(learner, folders, run.config)
+    return learner
 
 
 def work(learner: Learner, folders: Sequence[Path], config: Mapping[str, Any]) -> int:

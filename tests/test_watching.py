@@ -1,0 +1,127 @@
+"""`mnm evaluate` and `mnm render`, and how observations become pictures."""
+
+import json
+import warnings
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import mnm  # noqa: F401 (makes the ids known)
+from mnm.agents import ALGORITHMS
+from mnm.api import configured
+from mnm.cli import run
+from mnm.envs.posing import pose_of
+from mnm.train import train
+from mnm.training.learner import Learner
+from mnm.watching import film
+
+SMALL = ["--scale", "quick", "--random-steps", "30", "--evaluate-every", "20", "--evaluation-episodes", "1"]
+
+
+def made(task, **settings):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # that a newer version of the task exists
+        return gym.make(task, **settings)
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        "HalfCheetah-v4",
+        "Hopper-v5",
+        "Walker2d-v4",
+        "InvertedPendulum-v5",
+        "Pusher-v5",
+        "Pendulum-v1",
+        "mnm/DClawPoseRandom-v0",
+        "mnm/DClawTurnRandom-v0",
+    ],
+)
+def test_a_pose_is_observed_again(task):
+    """Of another episode's state, as far as observations tell of it."""
+    source, shown = made(task), made(task)
+    source.reset(seed=1)
+    shown.reset(seed=1 if task.startswith(("Pusher", "mnm")) else 2)  # the goal is no part of a pose
+    source.action_space.seed(0)
+    for _ in range(8):
+        observation, *_ = source.step(source.action_space.sample())
+    inner = shown.unwrapped
+    pose_of(shown)(inner, observation)
+    again = inner._observation() if task.startswith("mnm") else inner._get_obs()
+    # Of the claw only positions; not the hand of the pusher, which its simulator observes one step of the engine late.
+    compared = {
+        "mnm/DClawTurnRandom-v0": np.r_[0:11],
+        "mnm/DClawPoseRandom-v0": np.r_[0:9],
+        "Pusher-v5": np.r_[0:14, 17:23],
+    }
+    compared = compared.get(task, np.r_[0 : len(observation)])
+    np.testing.assert_allclose(again[compared], observation[compared], atol=1e-6)
+
+
+def test_nobody_has_said_how_to_pose_everything():
+    assert pose_of(made("mnm/ThreeStates-v0")) is None
+
+
+@pytest.mark.parametrize("task", ["InvertedPendulum-v5", "mnm/DrawerOpen-v0"])
+def test_a_film_has_the_imagined_one_beside_it_where_that_can_be_drawn(task):
+    algorithm = ALGORITHMS["mbpo"]
+    small = {"hidden": (4,), "model_hidden": (4,), "outcome_hidden": (4,), "members": 2, "replay_capacity": 50}
+    learner = Learner(algorithm, configured(algorithm, "quick", small | {"model_buffer": 50}), task)
+    real, imagined = film(learner, 3, seed=0)
+    assert len(real) == 4
+    if task == "mnm/DrawerOpen-v0":
+        assert imagined == []
+    else:
+        assert len(imagined) == 4
+        np.testing.assert_array_equal(real[0], imagined[0])
+        assert (real[3] != imagined[3]).any()
+    learner.close()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    runs = tmp_path_factory.mktemp("runs")
+    assert train(["sac", "--env", "Pendulum-v1", "--steps", "40", "--runs", str(runs), *SMALL]) == 0
+    return runs / "Pendulum-v1-sac-seed0"
+
+
+def test_evaluation_is_reproducible_and_the_checkpoint_s_is_the_agent_s(folder, capsys):
+    found = []
+    for _ in range(2):
+        assert run(["evaluate", str(folder), "--episodes", "3", "--seed", "7", "--json"]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+        (folder / "agent.npz").rename(folder / "moved") if (folder / "agent.npz").exists() else None
+    (folder / "moved").rename(folder / "agent.npz")
+    assert found[0] == found[1]
+    assert found[0]["agent"] == "sac"
+    assert found[0]["steps"] == 40
+    assert found[0]["lengths"] == [200, 200, 200]
+    assert found[0]["mean"] == pytest.approx(np.mean(found[0]["returns"]))
+    assert run(["evaluate", str(folder), "--episodes", "2"]) == 0
+    assert "sac after 40 steps on Pendulum-v1: return -" in capsys.readouterr().out
+
+
+def test_a_film_is_written(folder, tmp_path, capsys):
+    out = tmp_path / "films" / "run.gif"
+    assert run(["render", str(folder), "--steps", "3", "--out", str(out)]) == 0
+    assert "4 frames" in capsys.readouterr().out
+    assert out.read_bytes()[:4] == b"GIF8"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["evaluate", "{}", "--episodes", "0"], "--episodes is 0"),
+        (["evaluate", "{}/nowhere"], "is no run"),
+        (["render", "{}", "--out", "x.png"], "a film ends in .gif or .mp4"),
+        (["render", "{}", "--steps", "0"], "--steps is 0"),
+        (["render", "{}", "--steps", "1", "--out", "/proc/x/y.gif"], "/proc/x"),
+    ],
+)
+def test_bad_input_is_one_line(arguments, said, folder, capsys):
+    capsys.readouterr()
+    assert run([argument.replace("{}", str(folder)) for argument in arguments]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
