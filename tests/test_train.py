@@ -152,6 +152,34 @@ def test_a_run_on_a_task_that_breaks_keeps_what_it_had(tmp_path, capsys):
     assert mnm.load(folder / "agent.npz").steps == 26
 
 
+def test_weights_and_biases_get_every_row(tmp_path, monkeypatch):
+    """By a package of that name that writes down what it is told."""
+    (tmp_path / "wandb.py").write_text(
+        "told = []\n"
+        "class Run:\n"
+        "    def log(self, row, step):\n"
+        "        told.append((step, row['return']))\n"
+        "def init(**settings):\n"
+        "    told.append(settings['name'])\n"
+        "    return Run()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    short = ["sac", "--env", "Pendulum-v1", "--steps", "5", "--runs", str(tmp_path / "runs"), *SMALL]
+    assert train([*short, "--wandb"]) == 0
+    import wandb
+
+    folder = tmp_path / "runs" / "Pendulum-v1-sac-seed0"
+    assert wandb.told == ["Pendulum-v1-sac-seed0", (5, read_metrics(folder / "metrics.csv")["return"][0])]
+    monkeypatch.delitem(sys.modules, "wandb")
+
+
+def test_without_wandb_it_is_an_error_before_anything_begins(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("mnm.train.find_spec", lambda _: None)
+    assert train(["sac", "--env", "Pendulum-v1", "--runs", str(tmp_path / "runs"), "--wandb"]) == 2
+    assert "pip install wandb" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
 def test_an_existing_run_is_kept_unless_told(tmp_path, capsys):
     short = ["sac", "--env", "Pendulum-v1", "--steps", "5", "--runs", str(tmp_path), *SMALL]
     assert train(short) == 0

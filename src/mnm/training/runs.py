@@ -21,7 +21,8 @@ from mnm.training.metrics import read_metrics
 
 CONFIG = "config.json"
 AGENT = "agent.npz"
-NEEDED = ("algorithm", "env", "seed", "steps", "scale")
+NEEDED = {"algorithm": str, "env": str, "seed": int, "steps": int, "scale": str}
+"""What every run's configuration has, and of what kind."""
 
 
 class RunError(ValueError):
@@ -80,10 +81,19 @@ def read_run(folder: Path) -> Run:
         raise RunError(f"{folder} is no run: it has no {CONFIG}") from None
     except (OSError, ValueError) as error:
         raise RunError(f"{path} cannot be read: {error}") from error
-    missing = [name for name in NEEDED if not isinstance(config, dict) or name not in config]
-    if missing:
-        raise RunError(f"{path} is no run's configuration: it has no {missing[0]!r}")
+    if not isinstance(config, dict):
+        raise RunError(f"{path} is no run's configuration: it holds no settings")
+    check_entries(path, config, NEEDED)
     return Run(folder, config)
+
+
+def check_entries(path: Path, config: Mapping[str, Any], kinds: Mapping[str, type]) -> None:
+    """Refuse a configuration that lacks an entry, or has one of another kind."""
+    for name, kind in kinds.items():
+        if name not in config:
+            raise RunError(f"{path} is no run's configuration: it has no {name!r}")
+        if not isinstance(config[name], kind) or isinstance(config[name], bool) != (kind is bool):
+            raise RunError(f"{path}: {name} is {config[name]!r}, which is no {kind.__name__}")
 
 
 def find_runs(paths: Iterable[Path]) -> list[Run]:

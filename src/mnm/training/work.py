@@ -24,11 +24,21 @@ from mnm.training.environments import TaskError
 from mnm.training.learner import Learner, Row
 from mnm.training.metrics import MetricsWriter
 from mnm.training.progress import Display
-from mnm.training.runs import AGENT, Run, RunError, read_run
+from mnm.training.runs import AGENT, CONFIG, Run, RunError, check_entries, read_run
 from mnm.training.saving import config_from_json
 from mnm.training.watch import DivergedError, Watch, check_losses, check_numbers
 
 FAILED = 1
+NEEDED = {
+    "name": str,
+    "seeds_together": list,
+    "evaluate_every": int,
+    "evaluation_episodes": int,
+    "checkpoint_minutes": float,
+    "wandb": bool,
+    "settings": dict,
+}
+"""What a run must say so that it can go on, beside what every run says."""
 
 
 def go_on(folder: Path) -> int:
@@ -37,6 +47,7 @@ def go_on(folder: Path) -> int:
     Seeds that were trained together go on together.
     """
     run = read_run(folder)
+    check_entries(folder / CONFIG, run.config, NEEDED)
     if run.finished and (folder / AGENT).exists():
         print(f"{folder} is finished: {run.config['steps']} steps")
         return 0
@@ -144,7 +155,7 @@ def _learner(run: Run) -> Learner:
         config = config_from_json(algorithm, run.config["settings"])
         seeds = tuple(int(seed) for seed in run.config["seeds_together"])
     except (KeyError, TypeError, ValueError, ConfigError) as error:
-        raise RunError(f"{run.folder / 'config.json'}: {type(error).__name__}: {error}") from error
+        raise RunError(f"{run.folder / CONFIG}: {type(error).__name__}: {error}") from error
     return Learner(algorithm, config, run.env, seeds)
 
 
