@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import shutil
 from collections.abc import Mapping
@@ -134,12 +135,10 @@ def _name(steps: int, updates: int) -> str:
 
 
 def _write(folder: Path, steps: int, updates: int, saved: Saved) -> None:
-    import orbax.checkpoint as ocp
-
     folder.mkdir(parents=True, exist_ok=True)
     name = _name(steps, updates)
     tree = {_key(number): array for number, array in enumerate(saved.arrays) if array.size}
-    with ocp.StandardCheckpointer() as checkpointer:
+    with _checkpointer() as checkpointer:
         checkpointer.save((folder / name).absolute(), tree, force=True)
     shapes = [[str(array.dtype), list(array.shape)] for array in saved.arrays]
     content = json.dumps(saved.about | {"arrays": shapes, "files": _digests(folder / name)}).encode()
@@ -152,9 +151,14 @@ def _write(folder: Path, steps: int, updates: int, saved: Saved) -> None:
     _prune(folder, {_name(*moment) for moment in _moments([folder.parent])[:KEPT]})
 
 
-def _read(folder: Path, moment: tuple[int, int]) -> Saved:
-    import orbax.checkpoint as ocp
+def _checkpointer() -> Any:
+    import orbax.checkpoint as ocp  # two seconds
 
+    logging.getLogger("absl").setLevel(logging.CRITICAL)  # Orbax logs the errors that it raises, with tracebacks
+    return ocp.StandardCheckpointer()
+
+
+def _read(folder: Path, moment: tuple[int, int]) -> Saved:
     place = folder / _name(*moment)
     try:
         digest, _, content = place.with_name(f"{place.name}.json").read_bytes().partition(b"\n")
@@ -162,7 +166,7 @@ def _read(folder: Path, moment: tuple[int, int]) -> Saved:
             raise ValueError("its manifest does not fit its digest")
         about = json.loads(content)
         _check_files(about["files"], _digests(place))
-        with ocp.StandardCheckpointer() as checkpointer:
+        with _checkpointer() as checkpointer:
             tree = checkpointer.restore(place.absolute())
         arrays = [
             np.asarray(tree[_key(number)]) if np.prod(shape) else np.zeros(shape, dtype)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import logging
 import math
 import os
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +20,15 @@ FILE = "metrics.csv"
 RETURNS = "evaluations.csv"
 STEP = "step"
 
+
+def _one_line(failure: threading.ExceptHookArgs) -> None:
+    """TensorBoard's events are written by a thread; on a full disk it dies, and the run says so by itself."""
+    if not isinstance(failure.exc_value, OSError):
+        _usual_hook(failure)
+
+
+_usual_hook = threading.excepthook
+threading.excepthook = _one_line
 logging.getLogger("tensorboardX.x2num").setLevel(logging.ERROR)  # it warns at every NaN; the row says it already
 
 
@@ -70,9 +81,14 @@ class MetricsWriter:
             writer.writerows([step, number, repr(float(value))] for number, value in enumerate(returns))
 
     def close(self) -> None:
-        """Finish both files."""
-        self._file.close()
-        self._events.close()
+        """Finish both files, as far as the disk lets them."""
+        with contextlib.suppress(OSError):  # a full disk has stopped the run already
+            self._file.close()
+        writer = self._events.file_writer.event_writer
+        try:
+            self._events.close()
+        except OSError:
+            writer.close = lambda: None  # it would try again, and fail, when Python ends
 
     def __enter__(self) -> Self:
         return self
