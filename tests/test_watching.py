@@ -89,14 +89,15 @@ def folder(tmp_path_factory):
 def test_evaluation_is_reproducible_and_the_checkpoint_s_is_the_agent_s(folder, capsys):
     found = []
     for _ in range(2):
-        assert run(["evaluate", str(folder), "--episodes", "3", "--seed", "7", "--json"]) == 0
+        assert run(["evaluate", str(folder), "--episodes", "2", "--seeds", "7", "8", "--json"]) == 0
         found.append(json.loads(capsys.readouterr().out))
         (folder / "agent.npz").rename(folder / "moved") if (folder / "agent.npz").exists() else None
     (folder / "moved").rename(folder / "agent.npz")
     assert found[0] == found[1]
     assert found[0]["agent"] == "sac"
     assert found[0]["steps"] == 40
-    assert found[0]["lengths"] == [200, 200, 200]
+    assert found[0]["lengths"] == [200] * 4
+    assert len(set(found[0]["returns"])) == 4
     assert found[0]["mean"] == pytest.approx(np.mean(found[0]["returns"]))
     assert run(["evaluate", str(folder), "--episodes", "2"]) == 0
     assert "sac after 40 steps on Pendulum-v1: return -" in capsys.readouterr().out
@@ -113,6 +114,7 @@ def test_a_film_is_written(folder, tmp_path, capsys):
     ("arguments", "said"),
     [
         (["evaluate", "{}", "--episodes", "0"], "--episodes is 0"),
+        (["evaluate", "{}", "--seeds", "-1"], "--seeds is (-1,)"),
         (["evaluate", "{}/nowhere"], "is no run"),
         (["render", "{}", "--out", "x.png"], "a film ends in .gif or .mp4"),
         (["render", "{}", "--steps", "0"], "--steps is 0"),

@@ -30,9 +30,9 @@ class Evaluate:
     run: tyro.conf.Positional[Path]
     """The run's folder."""
     episodes: int = 10
-    """How many episodes."""
-    seed: int = 0
-    """Decides where the episodes start."""
+    """How many episodes for each seed."""
+    seeds: tuple[int, ...] = (0,)
+    """Decide where the episodes start."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print JSON instead of a line."""
 
@@ -58,13 +58,13 @@ class Render:
 
 def evaluate(command: Evaluate) -> int:
     """`mnm evaluate`."""
-    for name in ("episodes", "seed"):
-        least = 1 if name == "episodes" else 0
-        if getattr(command, name) < least:
-            return fail(f"--{name} is {getattr(command, name)}, but must be {least} or more")
+    if command.episodes < 1:
+        return fail(f"--episodes is {command.episodes}, but must be 1 or more")
+    if not command.seeds or min(command.seeds) < 0:
+        return fail(f"--seeds is {command.seeds}: name at least one, each 0 or more")
     try:
         learner = _trained(command.run)
-        played = learner.evaluate(0, command.episodes, command.seed)
+        played = [episode for seed in command.seeds for episode in learner.evaluate(0, command.episodes, seed)]
     except ValueError as error:  # of runs, checkpoints, saved agents and tasks: all one line
         return fail(str(error))
     returns = [episode.total for episode in played]
@@ -73,10 +73,11 @@ def evaluate(command: Evaluate) -> int:
         "env": learner.task_name,
         "agent": learner.algorithm.name,
         "steps": learner.steps,
-        "seed": command.seed,
+        "seeds": list(command.seeds),
+        "episodes": command.episodes,
         "mean": float(np.mean(returns)),
         "std": float(np.std(returns)),
-        "returns": returns,
+        "returns": returns,  # all of the first seed, then all of the next
         "lengths": [len(episode.rewards) for episode in played],
         "terminated": [episode.terminated for episode in played],
     }
@@ -85,7 +86,7 @@ def evaluate(command: Evaluate) -> int:
     else:
         print(
             f"{command.run}: {found['agent']} after {found['steps']} steps on {found['env']}:"
-            f" return {found['mean']:.1f} +- {found['std']:.1f} over {command.episodes} episodes,"
+            f" return {found['mean']:.1f} +- {found['std']:.1f} over {len(returns)} episodes,"
             f" {min(returns):.1f} to {max(returns):.1f}"
         )
     learner.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from types import TracebackType
@@ -22,7 +23,7 @@ class Display:
             TextColumn("{task.description}"),
             BarColumn(),
             TextColumn("{task.completed:.0f}/{task.total:.0f}"),
-            TextColumn("{task.fields[pace]:.0f} updates/s  return {task.fields[last]:.0f}  left"),
+            TextColumn("{task.fields[pace]:.0f} updates/s  return {task.fields[last]}  left"),
             TimeRemainingColumn(),
             console=Console(stderr=True),
             disable=not sys.stderr.isatty(),
@@ -38,10 +39,11 @@ class Display:
             self._began, self._updates = time.monotonic(), report.updates
             if self._task is not None:
                 self._bar.remove_task(self._task)
-            self._task = self._bar.add_task(report.phase, total=report.total, completed=report.done, pace=0.0, last=0.0)
+            self._task = self._bar.add_task(report.phase, total=report.total, completed=report.done, pace=0.0, last="-")
         assert self._task is not None
         pace = (report.updates - self._updates) / max(time.monotonic() - self._began, 1e-9)
-        self._bar.update(self._task, completed=report.done, total=report.total, pace=pace, last=report.last_return)
+        last = f"{report.last_return:.0f}" if math.isfinite(report.last_return) else "-"
+        self._bar.update(self._task, completed=report.done, total=report.total, pace=pace, last=last)
 
     def row(self, seed: int, step: int, row: Row) -> None:
         """Print what an evaluation found."""
