@@ -110,9 +110,9 @@ def test_an_out_that_cannot_be_written_is_an_error(capsys, tmp_path):
         ("metrics.csv", b'step\n"' + b"x" * 200_000 + b'"\n', "field larger than field limit"),
         ("metrics.csv", b"step,return\ninf,1\n", "there is a row without a step"),
         ("config.json", b"{", "cannot be read"),
-        ("config.json", b'{"algorithm": 1, "env": 2, "seed": 0, "steps": Infinity, "scale": {}}', "infinity"),
+        ("config.json", b'{"algorithm": "a", "env": "b", "seed": 0, "steps": Infinity, "scale": "c"}', "steps is inf"),
         ("config.json", b'{"algorithm": "sac"}', "it has no &#39;env&#39;"),
-        ("config.json", b'{"algorithm": 1, "env": 2, "seed": [], "steps": null, "scale": {}}', "int()"),
+        ("config.json", b'{"algorithm": 1, "env": 2, "seed": [], "steps": null, "scale": {}}', "algorithm is 1"),
     ],
 )
 def test_a_damaged_run_is_named_and_the_rest_shown(capsys, tmp_path, runs, file, content, reason):

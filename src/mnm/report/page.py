@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import platform
 import shlex
-import subprocess
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,6 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from importlib.metadata import version
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -28,7 +26,7 @@ from mnm.compare import CompareError, Comparison, aggregates, compare_runs, diff
 from mnm.report import Report
 from mnm.report.contents import Contents, ExactFigure
 from mnm.report.plots import Plot, diagnostic_plots, figure_plots, not_measured, return_plots
-from mnm.training.runs import Run
+from mnm.training.runs import Run, revision
 
 PACKAGE = "mnm.report"
 
@@ -146,11 +144,12 @@ def how_made(runs: Sequence[Run], command: Report) -> dict[str, str]:
         "--baseline": [command.baseline],
         "--out": [command.out],
     }
+    own = revision()
     words = [str(word) for flag, values in named.items() if any(values) for word in (flag, *values)]
     made = {
         "Written": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         "Command": shlex.join(["mnm", "report", *words]),
-        "mnm": " ".join([version("mnm-rl"), *revision()]),
+        "mnm": version("mnm-rl") + (f" (revision {own})" if own else ""),
         "Python": f"{platform.python_version()} (of this report)",
     }
     if runs:
@@ -160,6 +159,7 @@ def how_made(runs: Sequence[Run], command: Report) -> dict[str, str]:
         made["Versions of the runs"] = "; ".join(
             f"{name} {', '.join(sorted({one for other, one in versions if other == name}))}" for name in names
         )
+        made["Revisions of the runs"] = counted(str(run.config.get("revision") or "unknown") for run in runs)
         made["Scales of the runs"] = counted(str(run.config["scale"]) for run in runs)
         made["Steps of the runs"] = counted(f"{int(run.config['steps']):,}" for run in runs)
     return made
@@ -169,17 +169,3 @@ def counted(texts: Iterable[str]) -> str:
     """Each text with how often it occurs."""
     listed = sorted(texts)
     return "; ".join(f"{text} ({listed.count(text)} runs)" for text in dict.fromkeys(listed))
-
-
-def revision() -> list[str]:
-    """The source's revision, if the package is used from a checkout of its own repository."""
-    package = Path(str(files("mnm")))
-    git = ["git", "-C", str(package)]
-    try:
-        top, name = (
-            subprocess.run([*git, *words], capture_output=True, text=True, timeout=10, check=True).stdout.strip()
-            for words in (["rev-parse", "--show-toplevel"], ["describe", "--always", "--dirty"])
-        )
-    except (OSError, subprocess.SubprocessError):
-        return []
-    return [f"(revision {name})"] if Path(top) / "src" / "mnm" == package else []

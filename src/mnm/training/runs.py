@@ -131,13 +131,17 @@ def checked_folder(runs: Path, name: str, overwrite: bool) -> Path:
 
 
 def revision() -> str | None:
-    """The commit of the source that runs, with a + if it has been changed since; None outside a Git checkout."""
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty=+", "--abbrev=12"]
+    """The source's commit, with a + if it has been changed since; None outside a checkout of its own repository."""
+    package = Path(__file__).parents[1]
+    git = ["git", "-C", str(package)]
     try:
-        found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
-    except (OSError, subprocess.TimeoutExpired):
+        top, name = (
+            subprocess.run([*git, *words], capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+            for words in (["rev-parse", "--show-toplevel"], ["describe", "--always", "--dirty=+", "--abbrev=12"])
+        )
+    except (OSError, subprocess.SubprocessError):
         return None
-    return found.stdout.strip() or None
+    return name if Path(top) / "src" / "mnm" == package else None
 
 
 def make_folder(folder: Path, config: Mapping[str, Any]) -> None:
