@@ -416,15 +416,12 @@ def _check_seeds(env: str, agent: str, runs: Sequence[Run]) -> None:
     """The same seed twice is no second observation."""
     first: dict[int, Run] = {}
     for run in runs:
-        try:
-            seed = run.seed
-        except (TypeError, ValueError):
-            raise CompareError(f"{run.folder}/config.json: seed {run.config['seed']!r} is no whole number") from None
-        if seed in first:
+        if run.seed in first:
+            place = first[run.seed].folder
             raise CompareError(
-                f"{env}, {agent}: seed {seed} is there twice, in {first[seed].folder} and in {run.folder}: name one"
+                f"{env}, {agent}: seed {run.seed} is there twice, in {place} and in {run.folder}: name one"
             )
-        first[seed] = run
+        first[run.seed] = run
 
 
 def _different_configurations(agents: dict[str, list[Run]]) -> list[str]:
@@ -446,15 +443,11 @@ def _different_configurations(agents: dict[str, list[Run]]) -> list[str]:
 
 
 def _unfinished(runs: Iterable[Run]) -> list[str]:
-    notes = []
-    for run in runs:
-        try:
-            finished = run.finished
-        except (TypeError, ValueError):
-            raise CompareError(f"{run.folder}/config.json: steps {run.config['steps']!r} is no number") from None
-        if not finished:
-            notes.append(f"{run.folder} is unfinished: {run.metrics['step'][-1]:.0f} of {run.config['steps']} steps")
-    return notes
+    return [
+        f"{run.folder} is unfinished: {run.metrics['step'][-1]:.0f} of {run.config['steps']} steps"
+        for run in runs
+        if not run.finished
+    ]
 
 
 def _not_finite(group: Group, metric: str, step: int, steps: Sequence[int]) -> list[str]:
