@@ -45,10 +45,11 @@ def test_a_classifier_that_is_always_right_is_named_after_five_rows():
     assert said(([GOOD | {"classifier_accuracy": 0.995}] * 4 + [GOOD]) * 3) == [[]] * 15
 
 
-def test_a_loss_that_is_no_number_stops_the_run():
+@pytest.mark.parametrize("loss", [np.nan, np.inf])
+def test_a_loss_that_is_no_number_stops_the_run(loss):
     check_losses(GOOD)
-    with pytest.raises(DivergedError, match="the critics: critic_loss is nan: try"):
-        check_losses(GOOD | {"critic_loss": np.nan})
+    with pytest.raises(DivergedError, match=f"the critics: critic_loss is {loss}: try"):
+        check_losses(GOOD | {"critic_loss": loss})
 
 
 def test_a_parameter_that_is_no_number_is_found_and_named():

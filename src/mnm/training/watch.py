@@ -66,10 +66,10 @@ class Watch:
 
 
 def check_losses(row: Row) -> None:
-    """Raise DivergedError if a loss is no number."""
+    """Raise DivergedError if a loss is no number, or infinite: Adam divides by its square, and nothing moves again."""
     for name, (part, remedy) in LOSSES.items():
-        if math.isnan(row.get(name, 0.0)):
-            raise DivergedError(f"{part}: {name} is nan: try {remedy}")
+        if not math.isfinite(row.get(name, 0.0)):
+            raise DivergedError(f"{part}: {name} is {row[name]}: try {remedy}")
 
 
 def check_numbers(state: Any) -> None:
