@@ -129,7 +129,7 @@ def draw() -> None:
             panel.axhline(SOLVED[task], color="0.6", linewidth=1, linestyle=":")
             panel.set(title=title, xlabel="real steps (the first 1,000 at random)", ylabel="evaluation return")
             if panel.lines[:-1]:
-                panel.legend()
+                panel.legend(frameon=True, framealpha=0.9)
         figure.savefig(DOCS / "learning.png", dpi=120)
     write_csv(DOCS / "learning.csv", {name: np.array(column) for name, column in columns.items()})
 
