@@ -37,7 +37,7 @@ run: $(INSTALLED)
 	$(BIN)/mnm report --results results --runs results/runs --out results/report.html
 
 test: $(INSTALLED)
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist loadgroup
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check $(SOURCES)

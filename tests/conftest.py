@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 
@@ -17,6 +18,13 @@ from mnm.tabular import (
 
 settings.register_profile("project", deadline=None, max_examples=100, derandomize=True)
 settings.load_profile("project")
+
+
+def pytest_collection_modifyitems(items):
+    """A file's tests share a worker, and so what they compile; those marked `apart` may go to any, side by side."""
+    for item in items:
+        group = item.nodeid if item.get_closest_marker("apart") else str(item.path)
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 @dataclass(frozen=True)

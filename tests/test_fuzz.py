@@ -56,6 +56,7 @@ def code_of(arguments):
         return stopped.code
 
 
+@pytest.mark.apart
 @FREE
 @given(LINE)
 def test_random_command_lines(somewhere, arguments):

@@ -324,6 +324,7 @@ def started(*command, cache):
     )
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("env", ["Pendulum-v1", "InvertedPendulum-v5"])
 def test_a_run_killed_twenty_times_ends_as_one_never_killed(env, tmp_path):
     """By SIGKILL, at random moments, also while a checkpoint is being written: every pause writes one."""
@@ -352,6 +353,7 @@ def test_a_run_killed_twenty_times_ends_as_one_never_killed(env, tmp_path):
         np.testing.assert_array_equal(one, two)
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_and_stops(number, tmp_path):
     process = started("train", *arguments("Pendulum-v1", 1_000_000, tmp_path / "runs"), cache=tmp_path / "cache")
