@@ -125,9 +125,8 @@ def test_rows_say_what_was_measured(mbpo_run):
 def test_progress_goes_through_the_phases(mbpo_run):
     _, rows, progress = mbpo_run
     phases = [p.phase for p in progress]
-    # The warm-up is within the last random step.
-    assert phases == ["random steps"] * 15 + ["model warm-up", "random steps"] + ["learning"] * 4
-    warm_up = progress[15]
+    assert phases == ["random steps"] * 16 + ["model warm-up"] + ["learning"] * 4
+    warm_up = progress[16]
     assert (warm_up.done, warm_up.total, warm_up.updates) == (10, 10, 10)
     assert (progress[-1].done, progress[-1].total, progress[-1].updates) == (20, 20, 14)
     assert progress[-1].last_return == rows[1][2]["return"]
