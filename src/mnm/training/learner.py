@@ -144,8 +144,8 @@ class Learner:
         began, updates_began, seconds_before = time.monotonic(), self.updates, self.seconds
         if self._observations is None:
             self._observations = np.stack([self._reset(i) for i in range(len(self.seeds))])
-        while self.steps < end or self._warming_up:
-            if self._warming_up:
+        while self.steps < end or self.warming_up:
+            if self.warming_up:
                 self._warm_up()
                 self._say(on_progress, "model warm-up", self.updates, self._warmup_updates)
             else:
@@ -155,7 +155,7 @@ class Learner:
             elapsed = time.monotonic() - began
             self.seconds = seconds_before + elapsed
             due = self.steps % evaluate_every == 0 or self.steps == end
-            if due and not self._warming_up:
+            if due and not self.warming_up:
                 pace = (self.updates - updates_began) / max(elapsed, 1e-9)
                 self._report(evaluation_episodes, {"seconds": self.seconds, "updates_per_s": pace}, on_row)
             if on_pause is not None and on_pause():
@@ -363,7 +363,7 @@ class Learner:
         return self.config.warmup_updates if isinstance(self.config, ModelConfig) else 0
 
     @property
-    def _warming_up(self) -> bool:
+    def warming_up(self) -> bool:
         """Whether the random steps are over, and the model is still being trained alone."""
         return self.steps >= self.config.random_steps and self.updates < self._warmup_updates
 

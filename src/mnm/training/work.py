@@ -77,6 +77,7 @@ def work(learner: Learner, folders: Sequence[Path], config: Mapping[str, Any]) -
     send = _weights_and_biases(folders, config) if config.get("wandb") else None
     saved_at = time.monotonic()
     saved_step = learner.steps
+    last = int(config["steps"])
 
     def on_row(seed: int, step: int, row: Row) -> None:
         index = places[seed]
@@ -108,14 +109,15 @@ def work(learner: Learner, folders: Sequence[Path], config: Mapping[str, Any]) -
     with _signals() as stopped, Display() as display:
         try:
             learner.learn(
-                int(config["steps"]) - learner.steps,
+                last - learner.steps,
                 evaluate_every=int(config["evaluate_every"]),
                 evaluation_episodes=int(config["evaluation_episodes"]),
                 on_row=on_row,
                 on_progress=display.progress,
                 on_pause=on_pause,
             )
-            if not stopped:
+            if learner.steps >= last and not learner.warming_up:  # a signal that comes too late stops nothing
+                stopped.clear()
                 save()
                 save_agents()
         except TaskError as error:  # what was learned up to here is good
