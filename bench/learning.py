@@ -20,11 +20,11 @@ from matplotlib.figure import Figure
 
 from mnm.figures.base import write_csv
 from mnm.figures.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED, SKY, STYLE, YELLOW
+from mnm.sweeping.trials import ONE_THREAD
 from mnm.training.metrics import read_metrics
 
 RUNS = Path("results/learning")
 DOCS = Path("docs")
-ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 PENDULUM, INVERTED = "Pendulum-v1", "InvertedPendulum-v5"
 STEPS = {PENDULUM: 3_000, INVERTED: 6_000}
 SOLVED = {PENDULUM: -200.0, INVERTED: 900.0}

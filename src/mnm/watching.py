@@ -121,19 +121,19 @@ def render(command: Render) -> int:
 def film(learner: Learner, steps: int, seed: int) -> tuple[Frames, Frames]:
     """The frames of one real episode, and of the model's from the same start with the same actions, if it has one."""
     from mnm.envs.posing import pose_of
-    from mnm.training.environments import Environment, TaskError, episode_seed, make_env
+    from mnm.training.environments import Environment, TaskError, episode_seed, make_env, picture
     from mnm.training.learner import mode
 
     env = make_env(learner.task, render_mode="rgb_array") if isinstance(learner.task, str) else make_env(learner.task)
     environment, policy = Environment(env), learner.policy(0)
     start = episode_seed(seed, "evaluation", 0)
     observation = first = environment.reset(start)
-    actions, real = [], [_picture(env)]
+    actions, real = [], [picture(env)]
     for _ in range(steps):
         actions.append(np.asarray(mode(policy, observation[None])[0]))
         step = environment.step(actions[-1])
         observation = step.observation
-        real.append(_picture(env))
+        real.append(picture(env))
         if step.terminated or step.truncated:
             break
     pose, agent = pose_of(env), learner.agent(0)
@@ -141,12 +141,12 @@ def film(learner: Learner, steps: int, seed: int) -> tuple[Frames, Frames]:
         env.close()
         return real, []
     environment.reset(start)
-    imagined = [_picture(env)]
+    imagined = [picture(env)]
     for after in _imagined(agent.world, first, actions):
         if not np.isfinite(after).all():
             raise TaskError(f"{learner.task_name}: the model left the range of numbers after {len(imagined)} steps")
         pose(env.unwrapped, after)
-        imagined.append(_picture(env))
+        imagined.append(picture(env))
     env.close()
     return real, imagined
 
@@ -178,21 +178,6 @@ def _trained(folder: Path) -> Learner:
 
     run = read_run(folder)
     return load(folder / AGENT, run.env) if (folder / AGENT).exists() else from_checkpoint(run)
-
-
-def _picture(env: Any) -> NDArray[np.uint8]:
-    from mnm.training.environments import TaskError
-
-    try:
-        picture = env.render()
-    except Exception as error:  # graphics drivers and tasks raise what they like
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise TaskError(f"cannot be drawn: {reason}; without a display MuJoCo needs MUJOCO_GL=egl or osmesa") from error
-    if not isinstance(picture, np.ndarray) or picture.ndim != 3:
-        raise TaskError(
-            f"{type(env.unwrapped).__name__} draws no pictures: its render mode rgb_array gives {picture!r}"
-        )
-    return picture
 
 
 def _write(path: Path, frames: Frames) -> None:

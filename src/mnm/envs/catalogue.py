@@ -13,7 +13,7 @@ from rich.table import Table
 
 from mnm.envs import TASKS
 from mnm.messages import fail
-from mnm.training.environments import TaskError, make_env
+from mnm.training.environments import TaskError, make_env, picture
 
 
 def describe(task: str | None, png: Path | None) -> int:
@@ -77,13 +77,12 @@ def draw(env: gym.Env, png: Path) -> None:
     """The first state of the episode with seed 0, as a PNG file."""
     from matplotlib.image import imsave
 
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
             env.reset(seed=0)
-            picture: Any = env.render()
-    except Exception as error:  # graphics drivers and tasks raise what they like
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise TaskError(f"cannot be drawn: {reason}; without a display MuJoCo needs MUJOCO_GL=egl or osmesa") from error
+        except Exception as error:  # a task can raise anything
+            raise TaskError(f"cannot be drawn: reset raised {type(error).__name__}: {error}") from error
+        drawn = picture(env)
     png.parent.mkdir(parents=True, exist_ok=True)
-    imsave(png, picture, format="png")
+    imsave(png, drawn, format="png")

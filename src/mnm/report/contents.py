@@ -126,8 +126,7 @@ def read_runs(folders: Iterable[Path]) -> tuple[list[Run], list[str]]:
 
 
 def check(run: Run) -> None:
-    """Raise what is wrong with the values that every run needs, before anything is made of them."""
-    _ = run.seed, int(run.config["steps"])
+    """Raise what is wrong with the run's metrics, before anything is made of them."""
     if not all(math.isfinite(step) for step in run.metrics.get("step", [])):
         raise ValueError("there is a row without a step")
 

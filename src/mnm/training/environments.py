@@ -70,6 +70,19 @@ def make_env(task: str | Callable[[], gym.Env], **settings: Any) -> gym.Env:
     return env
 
 
+def picture(env: gym.Env) -> NDArray[np.uint8]:
+    """What the environment, made with the render mode rgb_array, looks like now."""
+    try:
+        drawn: Any = env.render()
+    except Exception as error:  # graphics drivers and tasks raise what they like
+        hint = "without a display MuJoCo needs MUJOCO_GL=egl or osmesa"
+        raise TaskError(f"cannot be drawn: {_reason(error)}; {hint}") from error
+    if not isinstance(drawn, np.ndarray) or drawn.ndim != 3:
+        name = type(env.unwrapped).__name__
+        raise TaskError(f"{name} draws no pictures: its render mode rgb_array gives {_short(drawn)}")
+    return drawn
+
+
 class Environment:
     """One Gymnasium environment with continuous observations and bounded continuous actions.
 
