@@ -80,14 +80,17 @@ def evaluate(command: Evaluate) -> int:
         "returns": returns,  # all of the first seed, then all of the next
         "lengths": [len(episode.rewards) for episode in played],
         "terminated": [episode.terminated for episode in played],
+        "success": [episode.success for episode in played],
     }
+    successes = [episode.success for episode in played if episode.success is not None]
+    told = f", success {np.mean(successes):.0%}" if successes else ""
     if command.json:
         print(json.dumps(found, indent=2))
     else:
         print(
             f"{command.run}: {found['agent']} after {found['steps']} steps on {found['env']}:"
             f" return {found['mean']:.1f} +- {found['std']:.1f} over {len(returns)} episodes,"
-            f" {min(returns):.1f} to {max(returns):.1f}"
+            f" {min(returns):.1f} to {max(returns):.1f}{told}"
         )
     learner.close()
     return 0

@@ -233,6 +233,24 @@ def test_predictions_are_in_the_task_s_shape_and_units(idle):
         learner.predict(np.zeros((4, 3)))
 
 
+@pytest.mark.parametrize("name", ["success", "is_success"])
+def test_an_episode_ends_in_success_if_its_last_step_says_so(idle, name):
+    class Lucky(Counting):
+        """Odd episodes succeed on the way only, even ones at their end only."""
+
+        def step(self, action):
+            *answer, _ = super().step(action)
+            return *answer, {name: (self.steps == 3) == (self.episode % 2 == 0)}
+
+    learner = idle(task=Lucky)
+    assert [episode.success for episode in learner.evaluate(0, 4)] == [False, True, False, True]
+    rows = []
+    for learner in (learner, idle()):
+        learner.learn(3, evaluate_every=3, evaluation_episodes=5, on_row=lambda *row: rows.append(row[-1]))
+    assert rows[0]["success"] == 2 / 5  # the evaluation's episodes 5 to 9
+    assert "success" not in rows[1]
+
+
 def test_statistics_are_set_after_the_random_steps_and_at_every_doubling():
     sizes = []
 

@@ -40,6 +40,8 @@ class Episode(NamedTuple):
     """[steps, act]"""
     rewards: NDArray[np.float32]
     terminated: bool
+    success: bool | None = None
+    """Whether it ended in success, by the last step's info; None if the task does not say."""
 
     @property
     def total(self) -> float:

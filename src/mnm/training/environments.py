@@ -33,6 +33,12 @@ class Step(NamedTuple):
     truncated: bool
     info: dict[str, Any]
 
+    @property
+    def success(self) -> bool | None:
+        """Whether the task counts as done, by the info's `success` or `is_success`; None if the task does not say."""
+        said = [self.info[name] for name in ("success", "is_success") if name in self.info]
+        return bool(np.all(said[0])) if said else None
+
 
 def episode_seed(seed: int, stream: str, episode: int) -> int:
     """The seed in [0, 2**31) of one episode of one stream, "training" or "evaluation", of the run with seed `seed`."""
@@ -137,6 +143,8 @@ class Environment:
         if not isinstance(answer, tuple) or len(answer) != 5:
             self._fail(f"step returned {_short(answer)}: return (observation, reward, terminated, truncated, info)")
         observation, reward, terminated, truncated, info = answer
+        if not isinstance(info, dict):
+            self._fail(f"the info is {_short(info)}: return a dict")
         return Step(
             self._observation(observation),
             self._reward(reward),

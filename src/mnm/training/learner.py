@@ -279,16 +279,14 @@ class Learner:
         played = []
         for number in range(episodes):
             observations = [self._evaluation.reset(episode_seed(seed, "evaluation", number))]
-            actions, rewards, over, terminated = [], [], False, False
-            while not over:
+            actions, rewards, step = [], [], None
+            while step is None or not (step.terminated or step.truncated):
                 actions.append(np.asarray(mode(policy, observations[-1][None])[0]))
                 step = self._evaluation.step(actions[-1])
                 observations.append(step.observation)
                 rewards.append(step.reward)
-                terminated, over = step.terminated, step.terminated or step.truncated
-            played.append(
-                Episode(np.stack(observations), np.stack(actions), np.asarray(rewards, np.float32), terminated)
-            )
+            columns = np.stack(observations), np.stack(actions), np.asarray(rewards, np.float32)
+            played.append(Episode(*columns, step.terminated, step.success))
         return played
 
     def _reset(self, index: int) -> NDArray[np.float32]:
@@ -410,6 +408,9 @@ class Learner:
             means.append(float(np.mean(totals)))
             row = {"return": means[-1], "return_std": float(np.std(totals)), "updates": float(self.updates)}
             row["episode_return"] = self._last_returns[index]
+            successes = [episode.success for episode in played if episode.success is not None]
+            if successes:
+                row["success"] = float(np.mean(successes))
             if self.updates > 0:
                 limit = self._evaluation.time_limit
                 row |= diagnose(self.algorithm, self.config, self.agent(index), played, limit, seed)
