@@ -306,6 +306,18 @@ def test_new_statistics_change_no_function_of_the_data(agent, batch):
         np.testing.assert_allclose(said, after[name], rtol=2e-4, atol=2e-4, err_msg=name)
 
 
+def test_the_first_statistics_leave_new_networks_alone():
+    """They are made for whitened data: a task's units, however small or large, must not scale a new model's guesses."""
+    new = new_agent("mnm")
+    replay = reward_one_step_later()
+    tiny = jax.tree.map(lambda column: 1e-3 * column, replay.storage)
+    agent = prepare(ALGORITHMS["mnm"].prepare, copied(new), eqx.tree_at(lambda r: r.storage, replay, tiny), ROWS, many=False)
+    assert different(new.world.statistics, agent.world.statistics)
+    for part in ("dynamics", "slow_dynamics", "rewards", "continues"):
+        assert not different(getattr(new.world, part), getattr(agent.world, part))
+    assert not different(new.classifier, agent.classifier)
+
+
 def test_statistics_are_those_of_the_rows_stored():
     replay, size = reward_one_step_later(), 1000
     agent = prepare(ALGORITHMS["mbpo"].prepare, copied(new_agent("mbpo")), replay, size, many=False)

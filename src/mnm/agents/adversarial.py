@@ -28,6 +28,7 @@ from mnm.agents.world_model import (
     improve_policy,
     moved_dynamics,
     prepare_world,
+    statistics_before,
     transition_whitening,
     update_outcomes,
 )
@@ -100,10 +101,11 @@ def init(config: AdversarialConfig, observation_dim: int, action_dim: int, key: 
 
 
 def prepare(state: AdversarialState, replay: Replay, size: int) -> AdversarialState:
-    """The agent with its statistics set from the `size` transitions stored; no network's function of the data jumps."""
+    """The agent with its statistics set from the `size` transitions stored; what a network has learned it keeps."""
     world = prepare_world(state.world, replay, size)
-    before, after = (transition_whitening(w.statistics) for w in (state.world, world))
-    network = rewhitened_inputs(state.classifier.network, before, after)
+    before = statistics_before(state.world, world.statistics)
+    whitenings = transition_whitening(before), transition_whitening(world.statistics)
+    network = rewhitened_inputs(state.classifier.network, *whitenings)
     return eqx.tree_at(lambda s: (s.world, s.classifier.network), state, (world, network))
 
 

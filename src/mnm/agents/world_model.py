@@ -1,8 +1,8 @@
 """What the model-based agents share: dynamics with a slow copy, reward and continuation networks, imagined experience.
 
 Every network sees whitened inputs. The statistics are set by `prepare`, which the loop calls when the random steps are
-over and then whenever the real transitions have doubled; the first and last layers are changed with them, so that
-no network's function of the data jumps.
+over and then whenever the real transitions have doubled. From the second time on the first and last layers are changed
+with them, so that no network's function of the data jumps; new networks are made for whitened data, and stay as they are.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def init_world(config: ModelConfig, observation_dim: int, action_dim: int, key: 
 
 
 def prepare_world(world: World, replay: Replay, size: int) -> World:
-    """The world with the statistics of the `size` transitions stored; every network keeps its function of the data."""
+    """The world with the statistics of the `size` transitions stored; what a network has learned it keeps."""
     stored = jax.tree.map(lambda rows: rows[:size], replay.storage)
     statistics = Statistics(
         Whitening.of(jnp.concatenate([stored.observations, stored.actions], axis=-1)),
@@ -196,7 +196,7 @@ def prepare_world(world: World, replay: Replay, size: int) -> World:
         stored.rewards.min(),
         stored.rewards.max(),
     )
-    old = world.statistics
+    old = statistics_before(world, statistics)
 
     def rewhitened_dynamics(dynamics: GaussianDynamics) -> GaussianDynamics:
         members = tuple(
@@ -220,6 +220,13 @@ def prepare_world(world: World, replay: Replay, size: int) -> World:
             rewhitened_inputs(world.continues, transition_whitening(old), transition_whitening(statistics)),
         ),
     )
+
+
+def statistics_before(world: World, new: Statistics) -> Statistics:
+    """Those that the networks were trained with. Networks that have had none are as good for the new ones."""
+    first = jnp.isneginf(world.statistics.lowest_reward)
+    before: Statistics = jax.tree.map(lambda old, now: jnp.where(first, now, old), world.statistics, new)
+    return before
 
 
 def transition_whitening(statistics: Statistics) -> Whitening:
