@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mnm.cli
-from mnm.figures import FIGURES
+from mnm.figures import EXACT, FIGURES
 from mnm.figures.base import Verdict
 from mnm.tabular.evaluation import ConvergenceError
 
@@ -169,9 +169,10 @@ def test_reproduce_makes_each_named_figure_once_and_writes_the_verdicts(run, qui
     assert len(rows) == 5
 
 
-def test_reproduce_makes_all_figures_if_none_is_named(run, quick_figures, tmp_path):
-    assert run("reproduce", "--out", tmp_path)[0] == 0
-    assert [name for name, _ in quick_figures] == list(FIGURES)
+@pytest.mark.parametrize("named", [(), ("exact",), ("exact", "three_states")])
+def test_reproduce_makes_the_exact_figures_if_none_is_named(run, quick_figures, tmp_path, named):
+    assert run("reproduce", *named, "--out", tmp_path)[0] == 0
+    assert [name for name, _ in quick_figures] == list(EXACT)
 
 
 def test_reproduce_into_a_file_exits_with_2(run, quick_figures, noisy_map):

@@ -103,7 +103,7 @@ def test_random_configurations(somewhere, name, data):
 
 def test_every_setting_is_a_flag_with_its_meaning():
     for algorithm in ALGORITHMS.values():
-        assert command_of(algorithm, "cpu").__doc__
+        assert command_of(algorithm, "cpu", "").__doc__
 
 
 def test_the_nearest_flag_is_named(capsys):

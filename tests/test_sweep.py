@@ -160,9 +160,9 @@ def test_the_plan_is_the_product_and_first_seeds_come_first(fake):
         "InvertedPendulum-v5-mbpo-seed3",
     ]
     assert len({trial.folder for trial in trials}) == len(trials) == 16
-    runs = ("--runs", str(fake.runs), "--name", "Pendulum-v1-mbpo-batch-size_7")
-    expected = ("train", "mbpo", "--env", "Pendulum-v1", "--seed", "3", "--steps", "100", "--scale", "quick", *runs)
-    assert trials[2].begin == (*expected, "--batch-size", "7")
+    expected = "train mbpo --env Pendulum-v1 --seed 3 --steps 100 --scale quick --evaluate-every 500"
+    expected += f" --evaluation-episodes 10 --runs {fake.runs} --batch-size 7 --name Pendulum-v1-mbpo-batch-size_7"
+    assert trials[2].begin == tuple(expected.split())
     assert not fake.runs.exists()
 
 

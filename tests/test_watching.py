@@ -13,8 +13,8 @@ from mnm.api import configured
 from mnm.cli import run
 from mnm.envs.posing import pose_of
 from mnm.train import train
+from mnm.training.films import imagine, play
 from mnm.training.learner import Learner
-from mnm.watching import film
 
 SMALL = ["--scale", "quick", "--random-steps", "30", "--evaluate-every", "20", "--evaluation-episodes", "1"]
 
@@ -67,8 +67,9 @@ def test_nobody_has_said_how_to_pose_everything():
 def test_a_film_has_the_imagined_one_beside_it_where_that_can_be_drawn(task):
     algorithm = ALGORITHMS["mbpo"]
     small = {"hidden": (4,), "model_hidden": (4,), "outcome_hidden": (4,), "members": 2, "replay_capacity": 50}
-    learner = Learner(algorithm, configured(algorithm, "quick", small | {"model_buffer": 50}), task)
-    real, imagined = film(learner, 3, seed=0)
+    learner = Learner(algorithm, configured(algorithm, "quick", task, small | {"model_buffer": 50}), task)
+    take = play(learner, 3, seed=0)
+    real, imagined = take.frames, imagine(learner, take)
     assert len(real) == 4
     if task == "mnm/DrawerOpen-v0":
         assert imagined == []

@@ -11,6 +11,7 @@ import gymnasium as gym
 from mnm.agents import ALGORITHMS
 from mnm.agents.algorithm import AgentConfig, Algorithm, ConfigError
 from mnm.messages import nearest
+from mnm.presets import preset
 from mnm.training.learner import Learner
 from mnm.training.saving import load
 
@@ -19,22 +20,22 @@ __all__ = ["MBPO", "SAC", "VAML", "VMBPO", "MnM", "MnMApprox", "MnMTight", "Valu
 Task = str | Callable[[], gym.Env]
 
 
-def configured(algorithm: Algorithm, scale: str, settings: dict[str, Any]) -> AgentConfig:
+def configured(algorithm: Algorithm, scale: str, task: Task, settings: dict[str, Any]) -> AgentConfig:
     """The algorithm's preset with some settings changed; unknown names are refused with the nearest known one."""
     if scale not in algorithm.presets:
         raise ConfigError(f"scale is {scale!r}, but must be one of {', '.join(algorithm.presets)}")
-    preset = algorithm.presets[scale]
-    known = [field.name for field in fields(preset)]
+    config = preset(algorithm, scale, task if isinstance(task, str) else "")
+    known = [field.name for field in fields(config)]
     for name in settings:
         if name not in known:
             hint = nearest(name, known) or f"; its settings are {', '.join(known)}"
             raise ConfigError(f"{algorithm.name} has no setting {name!r}{hint}")
-    return replace(preset, **settings)
+    return replace(config, **settings)
 
 
 def _new(name: str, task: Task, seed: int, scale: str, settings: dict[str, Any]) -> Learner:
     algorithm = ALGORITHMS[name]
-    return Learner(algorithm, configured(algorithm, scale, settings), task, (seed,))
+    return Learner(algorithm, configured(algorithm, scale, task, settings), task, (seed,))
 
 
 def SAC(task: Task, *, seed: int = 0, scale: str = "cpu", **settings: Any) -> Learner:  # noqa: N802

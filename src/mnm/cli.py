@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,31 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from mnm.compare import Compare, compare
-from mnm.messages import fail, nearest
+from mnm.messages import fail
 from mnm.report import Report, report
+from mnm.reproduce import Reproduce, reproduce
 from mnm.sweep import Sweep, shield_overrides, sweep
 from mnm.watching import Evaluate, Render, evaluate, render
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from mnm.figures.base import Verdict
     from mnm.solve import Report as Solution
-
-
-@dataclass(frozen=True)
-class Reproduce:
-    """Reproduce the paper's exact figures: data (CSV), picture (PNG) and verdicts on the paper's claims.
-
-    Example: mnm reproduce comparing_objectives
-    """
-
-    figures: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Which figures; all of them if none is named. See --list."""
-    list: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Name the figures and stop."""
-    out: Path = Path("results")
-    """Folder for NAME.csv, NAME.png and verdicts.csv."""
 
 
 @dataclass(frozen=True)
@@ -158,81 +142,6 @@ def run(arguments: list[str]) -> int:
         case Solve():
             return solve(command)
     return fail("the agent is missing; mnm train --help names them")
-
-
-def reproduce(command: Reproduce) -> int:
-    """`mnm reproduce`."""
-    from rich.console import Console
-
-    from mnm.figures import FIGURES, load
-
-    console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
-    if command.list:
-        for name, title in FIGURES.items():
-            print(f"{name:22} {title}")
-        return 0
-    unknown = [name for name in command.figures if name not in FIGURES]
-    if unknown:
-        return fail(f"there is no figure {unknown[0]!r}{nearest(unknown[0], FIGURES)}; mnm reproduce --list names them")
-    try:
-        command.out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        return fail(f"--out {command.out}: {error.strerror}")
-    names = list(dict.fromkeys(command.figures)) or list(FIGURES)
-    verdicts: dict[str, list[Verdict]] = {}
-    began = time.monotonic()
-    for number, name in enumerate(names, start=1):
-        with console.status(f"{number}/{len(names)} {name}: {FIGURES[name]} ..."):
-            start = time.monotonic()
-            try:
-                verdicts[name] = load(name).reproduce(command.out)
-            except OSError as error:
-                return fail(f"--out {command.out}: cannot write {name}: {error.strerror}")
-        took = time.monotonic() - start
-        print(f"{number}/{len(names)} {name} ({took:.1f} s): {command.out / name}.png", flush=True)
-    print_verdicts(console, verdicts)
-    try:
-        write_verdicts(command.out / "verdicts.csv", verdicts)
-    except OSError as error:
-        return fail(f"--out {command.out}: cannot write verdicts.csv: {error.strerror}")
-    print(f"{len(names)} figures in {time.monotonic() - began:.0f} s, in {command.out}/")
-    return 0
-
-
-def print_verdicts(console: Console, verdicts: dict[str, list[Verdict]]) -> None:
-    """The table of claims."""
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(title="The paper's claims, measured")
-    for heading in ("claim", "paper", "measured", "holds"):
-        table.add_column(heading)
-    for name, rows in verdicts.items():
-        table.add_section()
-        table.add_row(f"[bold]{name}")
-        for row in rows:
-            texts = (escape(text) for text in (row.claim, row.paper, row.measured))
-            table.add_row(*texts, "[green]yes" if row.holds else "[red]no")
-    console.print(table)
-
-
-def write_verdicts(path: Path, verdicts: dict[str, list[Verdict]]) -> None:
-    """The same as CSV; what the file holds of other figures is kept."""
-    import csv
-
-    head = ["figure", "claim", "paper", "measured", "holds"]
-    rows = []
-    if path.exists():
-        with path.open(newline="", encoding="utf-8", errors="replace") as file:
-            before = [row for row in csv.reader(file) if row]
-        rows = [row for row in before[1:] if before[0] == head and row[0] not in verdicts]
-    rows += [
-        [name, row.claim, row.paper, row.measured, "yes" if row.holds else "no"]
-        for name, figure_verdicts in verdicts.items()
-        for row in figure_verdicts
-    ]
-    with path.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file, lineterminator="\n").writerows([head, *rows])
 
 
 def solve(command: Solve) -> int:

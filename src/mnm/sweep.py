@@ -45,6 +45,10 @@ class Sweep:
     """Real steps of a run."""
     scale: str = "cpu"
     """Which preset the agents' settings start from: paper, cpu, quick."""
+    evaluate_every: int = 500
+    """Real steps between two evaluations of the deterministic policy."""
+    evaluation_episodes: int = 10
+    """Episodes per evaluation."""
     overrides: tuple[str, ...] = ("",)
     """More flags of mnm train; every string is one more variant: --overrides "" "--value-delay 0". Agents that do not
     have a string's flags are left out of its variant."""
@@ -78,10 +82,9 @@ def sweep(command: Sweep, program: tuple[str, ...] = MNM) -> int:
     `program` is what Python runs, followed by the arguments of `mnm`.
     """
     from mnm.agents.algorithm import ConfigError
-    from mnm.sweeping.display import Display, print_report
     from mnm.sweeping.plan import plan
     from mnm.sweeping.pools import LocalPool, RayPool, cores
-    from mnm.sweeping.trials import Record, State
+    from mnm.sweeping.trials import Record
     from mnm.training.environments import TaskError
     from mnm.training.runs import RunError
 
@@ -99,6 +102,14 @@ def sweep(command: Sweep, program: tuple[str, ...] = MNM) -> int:
         return fail(str(error))
     except OSError as error:
         return fail(f"--runs {command.runs}: {error.strerror}")
+    return train_all(records, pool)
+
+
+def train_all(records: list[Record], pool: Pool) -> int:
+    """Run them, show how they get on, report; the exit code: 0 all finished, 1 some failed, 128 + a signal."""
+    from mnm.sweeping.display import Display, print_report
+    from mnm.sweeping.trials import State
+
     with noted_signals() as signals, Display(records) as display:
         supervise(records, pool, display.changed, signals)
     print_report(records)

@@ -13,6 +13,7 @@ import tyro
 from mnm.agents import ALGORITHMS
 from mnm.agents.algorithm import AgentConfig, Algorithm, ConfigError
 from mnm.messages import fail
+from mnm.presets import preset
 from mnm.training.environments import TaskError
 from mnm.training.learner import Learner
 from mnm.training.runs import RunError, checked_folder, make_folder, read_run, revision, task_name
@@ -58,7 +59,7 @@ def train(arguments: list[str]) -> int:
     """Parse, check, run; the exit code: 0, 1 failed, 2 bad input."""
     try:
         command = tyro.extras.subcommand_cli_from_dict(
-            {name: command_of(algorithm, scale_of(arguments)) for name, algorithm in ALGORITHMS.items()},
+            {name: command_of(algorithm, *preset_of(arguments)) for name, algorithm in ALGORITHMS.items()},
             prog="mnm train",
             description="Train an agent on a Gymnasium task with continuous observations and bounded actions.",
             args=arguments,
@@ -122,25 +123,31 @@ def described(algorithm: Algorithm, options: Options, name: str, config: AgentCo
     }
 
 
-def scale_of(arguments: list[str]) -> str:
-    """The value of --scale, needed before the other flags are parsed: it sets their defaults."""
-    scale = SCALE
-    for position, argument in enumerate(arguments):
-        if argument == "--scale" and position + 1 < len(arguments):
-            scale = arguments[position + 1]
-        elif argument.startswith("--scale="):
-            scale = argument.partition("=")[2]
+def preset_of(arguments: list[str]) -> tuple[str, str]:
+    """The values of --scale and --env, needed before the other flags are parsed: they set their defaults."""
+    scale = _value(arguments, "--scale", SCALE)
     if scale not in SCALES:
         raise RunError(f"--scale is {scale!r}, but must be one of {', '.join(SCALES)}")
-    return scale
+    return scale, _value(arguments, "--env", "")
 
 
-def command_of(algorithm: Algorithm, scale: str) -> Any:
-    """The subcommand of one agent: the options of any run, then the agent's own settings with the scale's values."""
-    preset = algorithm.presets[scale]
+def _value(arguments: list[str], flag: str, default: str) -> str:
+    """A flag's last value."""
+    value = default
+    for position, argument in enumerate(arguments):
+        if argument == flag and position + 1 < len(arguments):
+            value = arguments[position + 1]
+        elif argument.startswith(f"{flag}="):
+            value = argument.partition("=")[2]
+    return value
+
+
+def command_of(algorithm: Algorithm, scale: str, env: str) -> Any:
+    """The subcommand of one agent: the options of any run, then the agent's settings, as preset for scale and task."""
+    defaults = preset(algorithm, scale, env)
     command = make_dataclass(
         "Command",
-        [("config", type(preset), field(default=preset))],
+        [("config", type(defaults), field(default=defaults))],
         bases=(Options,),
         namespace={"algorithm": algorithm},
         frozen=True,

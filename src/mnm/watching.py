@@ -6,18 +6,12 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import tyro
-from numpy.typing import NDArray
 
 from mnm.messages import fail
-
-if TYPE_CHECKING:
-    from mnm.training.learner import Learner
-
-Frames = list[NDArray[np.uint8]]
 
 
 @dataclass(frozen=True)
@@ -62,8 +56,11 @@ def evaluate(command: Evaluate) -> int:
         return fail(f"--episodes is {command.episodes}, but must be 1 or more")
     if not command.seeds or min(command.seeds) < 0:
         return fail(f"--seeds is {command.seeds}: name at least one, each 0 or more")
+
+    from mnm.training.work import trained
+
     try:
-        learner = _trained(command.run)
+        learner = trained(command.run)
         played = [episode for seed in command.seeds for episode in learner.evaluate(0, command.episodes, seed)]
     except ValueError as error:  # of runs, checkpoints, saved agents and tasks: all one line
         return fail(str(error))
@@ -102,15 +99,20 @@ def render(command: Render) -> int:
         return fail(f"--steps is {command.steps} and --seed {command.seed}: at least 1, and 0 or more")
     if command.out.suffix not in (".gif", ".mp4"):
         return fail(f"--out {command.out}: a film ends in .gif or .mp4")
+
+    from mnm.training.films import imagine, play, write_film
+    from mnm.training.work import trained
+
     try:
-        learner = _trained(command.run)
-        real, imagined = film(learner, command.steps, command.seed)
+        learner = trained(command.run)
+        take = play(learner, command.steps, command.seed)
+        imagined = imagine(learner, take)
     except ValueError as error:
         return fail(str(error))
-    frames = [np.hstack([left, right]) for left, right in zip(real, imagined, strict=True)] if imagined else real
+    frames = [np.hstack(pair) for pair in zip(take.frames, imagined, strict=True)] if imagined else take.frames
     try:
         command.out.parent.mkdir(parents=True, exist_ok=True)
-        _write(command.out, frames)
+        write_film(command.out, frames)
     except (OSError, ValueError, ImportError) as error:
         return fail(f"--out {command.out}: {' '.join(str(error).split())}")
     told = ", real left, imagined right" if imagined else ""
@@ -119,77 +121,3 @@ def render(command: Render) -> int:
         print(f"mnm: {learner.task_name} cannot be drawn from an observation: the real film alone", file=sys.stderr)
     learner.close()
     return 0
-
-
-def film(learner: Learner, steps: int, seed: int) -> tuple[Frames, Frames]:
-    """The frames of one real episode, and of the model's from the same start with the same actions, if it has one."""
-    from mnm.envs.posing import pose_of
-    from mnm.training.environments import Environment, TaskError, episode_seed, make_env, picture
-    from mnm.training.learner import mode
-
-    env = make_env(learner.task, render_mode="rgb_array") if isinstance(learner.task, str) else make_env(learner.task)
-    environment, policy = Environment(env), learner.policy(0)
-    start = episode_seed(seed, "evaluation", 0)
-    observation = first = environment.reset(start)
-    actions, real = [], [picture(env)]
-    for _ in range(steps):
-        actions.append(np.asarray(mode(policy, observation[None])[0]))
-        step = environment.step(actions[-1])
-        observation = step.observation
-        real.append(picture(env))
-        if step.terminated or step.truncated:
-            break
-    pose, agent = pose_of(env), learner.agent(0)
-    if pose is None or not hasattr(agent, "world"):
-        env.close()
-        return real, []
-    environment.reset(start)
-    imagined = [picture(env)]
-    for after in _imagined(agent.world, first, actions):
-        if not np.isfinite(after).all():
-            raise TaskError(f"{learner.task_name}: the model left the range of numbers after {len(imagined)} steps")
-        pose(env.unwrapped, after)
-        imagined.append(picture(env))
-    env.close()
-    return real, imagined
-
-
-def _imagined(world: Any, first: NDArray[np.float32], actions: list[NDArray]) -> NDArray[np.float64]:
-    """The means of the model's next observations, step after step on its own predictions."""
-    import jax
-    import jax.numpy as jnp
-
-    @jax.jit
-    def predicted(observation: jax.Array, action: jax.Array) -> jax.Array:
-        # Every member once; their mean, so that the film does not flicker between members.
-        rows = [jnp.tile(part[None], (world.slow_dynamics.members, 1)) for part in (observation, action)]
-        changes = world.slow_dynamics.sample(world.inputs(*rows), jax.random.key(0), noise_scale=0.0)
-        return world.next_observations(rows[0], changes).mean(axis=0)
-
-    found, observation = [], jnp.asarray(first)
-    for action in actions:
-        observation = predicted(observation, jnp.asarray(action))
-        found.append(np.asarray(observation, np.float64))
-    return np.stack(found)
-
-
-def _trained(folder: Path) -> Learner:
-    """The run's agent: the saved one, or the last checkpoint's."""
-    from mnm.training.runs import AGENT, read_run
-    from mnm.training.saving import load
-    from mnm.training.work import from_checkpoint
-
-    run = read_run(folder)
-    return load(folder / AGENT, run.env) if (folder / AGENT).exists() else from_checkpoint(run)
-
-
-def _write(path: Path, frames: Frames) -> None:
-    import imageio.v3 as iio
-
-    if path.suffix == ".gif":
-        iio.imwrite(path, np.stack(frames), extension=".gif", duration=50, loop=0)
-    else:
-        try:
-            iio.imwrite(path, np.stack(frames), extension=".mp4", fps=20)
-        except (ImportError, OSError, RuntimeError) as error:
-            raise OSError("an .mp4 needs pip install imageio-ffmpeg; a .gif needs nothing more") from error

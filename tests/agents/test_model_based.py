@@ -311,7 +311,8 @@ def test_the_first_statistics_leave_new_networks_alone():
     new = new_agent("mnm")
     replay = reward_one_step_later()
     tiny = jax.tree.map(lambda column: 1e-3 * column, replay.storage)
-    agent = prepare(ALGORITHMS["mnm"].prepare, copied(new), eqx.tree_at(lambda r: r.storage, replay, tiny), ROWS, many=False)
+    replay = eqx.tree_at(lambda r: r.storage, replay, tiny)
+    agent = prepare(ALGORITHMS["mnm"].prepare, copied(new), replay, ROWS, many=False)
     assert different(new.world.statistics, agent.world.statistics)
     for part in ("dynamics", "slow_dynamics", "rewards", "continues"):
         assert not different(getattr(new.world, part), getattr(agent.world, part))

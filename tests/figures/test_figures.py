@@ -10,7 +10,7 @@ from mnm.tabular.grids import open_grid
 from mnm.tabular.learned import LEARNERS
 from mnm.tabular.q_learning import METHODS
 
-EXACT = ["optimistic_dynamics", "aliased_model", "three_states", "comparing_objectives", "goal_reaching"]
+QUICK = ["optimistic_dynamics", "aliased_model", "three_states", "comparing_objectives", "goal_reaching"]
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -18,7 +18,7 @@ def test_every_figure_can_be_loaded_under_its_name(name):
     assert load(name).name == name
 
 
-@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize("name", QUICK)
 def test_exact_figures_are_reproduced(name, tmp_path):
     verdicts = load(name).reproduce(tmp_path)
     assert verdicts

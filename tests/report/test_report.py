@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mnm.figures import FIGURES
+from mnm.figures import EXACT
 from mnm.report import Report, report
 from mnm.report.contents import read_contents
 from mnm.report.page import rendered
@@ -55,7 +55,7 @@ def test_everything_is_in_one_page(capsys, tmp_path, runs, results):
         assert text in page.markup
     assert re.search(r'<img src="data:[^"]+" alt="learning curves of MnM[^"]*MnM outperforms', page.markup)
     assert {"mnm", "sac"} <= {trace["name"] for plot in page.plots for trace in plot["data"]}
-    missing = [name for name in FIGURES if name != "stochastic_gridworld"]
+    missing = [name for name in EXACT if name != "stochastic_gridworld"]
     assert f"mnm reproduce {' '.join(missing)}" in page.markup
 
 
@@ -230,4 +230,4 @@ def test_the_same_input_gives_the_same_page(tmp_path, runs, results):
 def test_a_picture_alone_is_a_figure(tmp_path):
     (tmp_path / "three_states.png").write_bytes(PNG)
     (figure,) = read_contents(tmp_path, []).figures
-    assert (figure.name, figure.alt) == ("three_states", FIGURES["three_states"])
+    assert (figure.name, figure.alt) == ("three_states", EXACT["three_states"])

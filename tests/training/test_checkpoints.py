@@ -63,7 +63,7 @@ class Restless(Corridor):
 def learner(name="sac", task=Corridor, seeds=(0,), **more):
     settings = TINY | ({} if name == "sac" else MODEL) | (ADVERSARIAL if name == "mnm_approx" else {}) | more
     algorithm = ALGORITHMS[name]
-    return Learner(algorithm, configured(algorithm, "quick", settings), task, seeds)
+    return Learner(algorithm, configured(algorithm, "quick", task, settings), task, seeds)
 
 
 def go(agent, until=STEPS, pauses=None):

@@ -245,8 +245,8 @@ def test_an_episode_ends_in_success_if_its_last_step_says_so(idle, name):
     learner = idle(task=Lucky)
     assert [episode.success for episode in learner.evaluate(0, 4)] == [False, True, False, True]
     rows = []
-    for learner in (learner, idle()):
-        learner.learn(3, evaluate_every=3, evaluation_episodes=5, on_row=lambda *row: rows.append(row[-1]))
+    for one in (learner, idle()):
+        one.learn(3, evaluate_every=3, evaluation_episodes=5, on_row=lambda *row: rows.append(row[-1]))
     assert rows[0]["success"] == 2 / 5  # the evaluation's episodes 5 to 9
     assert "success" not in rows[1]
 

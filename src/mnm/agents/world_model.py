@@ -2,7 +2,8 @@
 
 Every network sees whitened inputs. The statistics are set by `prepare`, which the loop calls when the random steps are
 over and then whenever the real transitions have doubled. From the second time on the first and last layers are changed
-with them, so that no network's function of the data jumps; new networks are made for whitened data, and stay as they are.
+with them, so that no network's function of the data jumps; new networks are made for whitened data and stay as they
+are.
 """
 
 from __future__ import annotations

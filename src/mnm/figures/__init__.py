@@ -1,4 +1,4 @@
-"""The paper's figures, one module each; `mnm reproduce` makes them."""
+"""The figures of the paper and ours, one module each; `mnm reproduce` makes them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mnm.figures.base import PaperFigure
+    from mnm.figures.deep import DeepFigure
 
-FIGURES = {
+EXACT = {
     "stochastic_gridworld": "learning curves of MnM, Q-learning and VMBPO (5 seeds)",
     "gridworld_ablation": "MnM without the logarithm, without the classifier; a control of ours",
     "optimistic_dynamics": "what MnM's model adds to the real noise, as arrows",
@@ -19,10 +20,29 @@ FIGURES = {
     "goal_reaching": "the bound for goal reaching, as printed and as corrected",
     "honest_curves": "ours: model and classifier learned from real steps",
 }
-"""What each figure shows, by name, in the order of the paper."""
+DEEP = {
+    "gym_benchmark": "HalfCheetah, Hopper, Walker2d: MnM-approx, MBPO, VMBPO, SAC",
+    "dclaw_benchmark": "the robot hand's four tasks, return and success: MnM-approx, MBPO, SAC",
+    "model_objectives": "ScrewFixed: MnM-approx, MBPO, VAML, value-weighted likelihood",
+    "imagined_rollouts": "Pusher, HalfCheetah: how far the models run ahead of reality; films",
+    "q_values": "model exploitation: Q against the return obtained, MnM-approx and MBPO",
+    "model_stability": "the adversarial model's error by seed, the likelihood model's best",
+    "classifier_term": "DrawerOpen: MnM against MnM-approx",
+    "model_horizon": "DrawerOpen: MnM-approx with 1, 2, 3 and 5 steps in the model",
+    "tight_bound": "ours: MnM-tight against MnM and MnM-approx, on positive rewards",
+    "eight_agents": "ours: all eight agents on Pendulum-v1",
+}
+FIGURES = EXACT | DEEP
+"""What each figure shows, by name, in the order of the paper: those that are exact, and those that need runs."""
+SCALES = ("quick", "cpu", "paper")
 
 
-def load(name: str) -> PaperFigure:
+def load(name: str) -> PaperFigure | DeepFigure:
     """A figure by name; its module, and what that imports, is loaded only now."""
-    figure: PaperFigure = import_module(f"mnm.figures.{name}").FIGURE
+    figure: PaperFigure | DeepFigure = import_module(f"mnm.figures.{name}").FIGURE
     return figure
+
+
+def titles() -> dict[str, str]:
+    """What each figure shows by the name of its files, which for a deep one tells the scale."""
+    return EXACT | {f"{name}-{scale}": f"{title} (scale {scale})" for name, title in DEEP.items() for scale in SCALES}

@@ -23,6 +23,10 @@ Columns = dict[str, NDArray]
 """A table in long format: columns of one length by name."""
 
 
+ANSWERS = {True: "yes", False: "no", None: "cannot tell"}
+"""Whether a claim holds, in words."""
+
+
 @dataclass(frozen=True)
 class Verdict:
     """A claim, what the paper says, what was measured here, and whether the claim holds."""
@@ -30,7 +34,13 @@ class Verdict:
     claim: str
     paper: str
     measured: str
-    holds: bool
+    holds: bool | None
+    """None: what was measured cannot tell."""
+
+    @property
+    def answer(self) -> str:
+        """The same in words."""
+        return ANSWERS[self.holds]
 
 
 @dataclass(frozen=True)
@@ -45,12 +55,20 @@ class PaperFigure:
 
     def reproduce(self, folder: Path) -> list[Verdict]:
         """Run, write NAME.csv and NAME.png to the folder, and judge."""
-        folder.mkdir(parents=True, exist_ok=True)
-        write_csv(folder / f"{self.name}.csv", self.run())
-        columns = read_csv(folder / f"{self.name}.csv")
-        with mpl.rc_context(STYLE):
-            self.draw(columns).savefig(folder / f"{self.name}.png")
+        columns = write_figure(folder, self.name, self.run(), self.draw)
         return self.judge(columns)
+
+
+def write_figure(
+    folder: Path, name: str, columns: Columns, draw: Callable[[Columns], matplotlib.figure.Figure]
+) -> Columns:
+    """Columns to NAME.csv, the picture of what that file holds to NAME.png; what it holds is returned."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_csv(folder / f"{name}.csv", columns)
+    kept = read_csv(folder / f"{name}.csv")
+    with mpl.rc_context(STYLE):
+        draw(kept).savefig(folder / f"{name}.png")
+    return kept
 
 
 def write_csv(path: Path, columns: Columns) -> None:

@@ -41,6 +41,16 @@ COLOURS = {
     "Maximum likelihood, log reward": PURPLE,
 }
 
+AGENT_COLOURS = {
+    "sac": ORANGE,
+    "mbpo": GREEN,
+    "mnm_approx": BLUE,
+    "mnm": BLACK,
+    "mnm_tight": RED,
+    "vmbpo": SKY,
+    "vaml": PURPLE,
+    "value_weighted": YELLOW,
+}
 
 DASHES = {
     "Q-learning": (0, (5, 3)),

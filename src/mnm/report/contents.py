@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mnm.compare import label_agents
-from mnm.figures import FIGURES
-from mnm.figures.base import Columns, Verdict, read_csv
+from mnm.figures import EXACT, titles
+from mnm.figures.base import ANSWERS, Columns, Verdict, read_csv
 from mnm.training.runs import CONFIG, Run, read_run
 
 UNREADABLE = (OSError, ValueError, TypeError, OverflowError, csv.Error)
@@ -19,7 +19,7 @@ PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
 @dataclass(frozen=True)
-class ExactFigure:
+class FoundFigure:
     """One figure of `mnm reproduce`, as far as it is there."""
 
     name: str
@@ -32,12 +32,12 @@ class ExactFigure:
     @property
     def title(self) -> str:
         """What it shows."""
-        return FIGURES.get(self.name, self.name)
+        return titles().get(self.name, self.name)
 
     @property
     def alt(self) -> str:
         """The picture for those who do not see it: what it shows and what came out."""
-        results = (f"{row.claim}: {'yes' if row.holds else 'no'}, {row.measured}" for row in self.verdicts)
+        results = (f"{row.claim}: {row.answer}, {row.measured}" for row in self.verdicts)
         return ". ".join([self.title, *results])
 
 
@@ -45,9 +45,9 @@ class ExactFigure:
 class Contents:
     """Everything that a report shows."""
 
-    figures: Sequence[ExactFigure]
+    figures: Sequence[FoundFigure]
     missing: Sequence[str]
-    """The figures that have not been made."""
+    """The exact figures that have not been made."""
     runs: Sequence[Run]
     labels: Mapping[Path, str]
     """By a run's folder: its agent, told apart from the same agent with other settings."""
@@ -63,9 +63,9 @@ def read_contents(results: Path, run_folders: Iterable[Path]) -> Contents:
         verdicts = read_verdicts(results / "verdicts.csv")
     except UNREADABLE as error:
         problems.append(f"{results / 'verdicts.csv'}: {error}")
-    figures = [read_figure(results, name, verdicts.get(name, [])) for name in dict.fromkeys([*FIGURES, *verdicts])]
+    figures = [read_figure(results, name, verdicts.get(name, [])) for name in dict.fromkeys([*titles(), *verdicts])]
     there = [figure for figure in figures if figure.png or figure.verdicts or figure.problems]
-    missing = [name for name in FIGURES if name not in {figure.name for figure in there}]
+    missing = [name for name in EXACT if name not in {figure.name for figure in there}]
     runs, unreadable = read_runs(run_folders)
     return Contents(there, missing, runs, agent_labels(runs), [*problems, *unreadable])
 
@@ -79,16 +79,17 @@ def read_verdicts(path: Path) -> dict[str, list[Verdict]]:
     if missing:
         raise ValueError(f"no table of verdicts: it has no column {min(missing)!r}")
     verdicts: dict[str, list[Verdict]] = {}
+    meant = {answer: holds for holds, answer in ANSWERS.items()}
     texts = (columns[name].astype(str).tolist() for name in ("figure", "claim", "paper", "measured", "holds"))
     for figure, claim, paper, measured, holds in zip(*texts, strict=True):
-        verdicts.setdefault(figure, []).append(Verdict(claim, paper, measured, holds == "yes"))
+        verdicts.setdefault(figure, []).append(Verdict(claim, paper, measured, meant.get(holds, False)))
     return verdicts
 
 
-def read_figure(results: Path, name: str, verdicts: Sequence[Verdict]) -> ExactFigure:
+def read_figure(results: Path, name: str, verdicts: Sequence[Verdict]) -> FoundFigure:
     """A figure's picture and columns."""
-    if name not in FIGURES:  # a name out of a file is no path
-        return ExactFigure(name, verdicts, None, {}, [f"there is no figure {name!r}"])
+    if name not in titles():  # a name out of a file is no path
+        return FoundFigure(name, verdicts, None, {}, [f"there is no figure {name!r}"])
     problems, png, columns = [], None, {}
     picture, table = results / f"{name}.png", results / f"{name}.csv"
     try:
@@ -99,7 +100,7 @@ def read_figure(results: Path, name: str, verdicts: Sequence[Verdict]) -> ExactF
         columns = read_csv(table) if table.exists() else {}
     except UNREADABLE as error:
         problems.append(f"{table}: {error}")
-    return ExactFigure(name, verdicts, png, columns, problems)
+    return FoundFigure(name, verdicts, png, columns, problems)
 
 
 def data_uri(png: Path) -> str:

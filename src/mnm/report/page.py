@@ -24,7 +24,7 @@ from plotly.offline import get_plotlyjs
 
 from mnm.compare import CompareError, Comparison, aggregates, compare_runs, different_versions, label_agents
 from mnm.report import Report
-from mnm.report.contents import Contents, ExactFigure
+from mnm.report.contents import Contents, FoundFigure
 from mnm.report.plots import Plot, diagnostic_plots, figure_plots, not_measured, return_plots
 from mnm.training.runs import Run, revision
 
@@ -66,12 +66,12 @@ def rendered(contents: Contents, command: Report) -> str:
 class DrawnFigure:
     """A figure and its curves."""
 
-    found: ExactFigure
+    found: FoundFigure
     plots: Sequence[Plot]
     problems: Sequence[str]
 
 
-def drawn(figure: ExactFigure) -> DrawnFigure:
+def drawn(figure: FoundFigure) -> DrawnFigure:
     """A figure with its curves, or with the reason why they cannot be drawn."""
     try:
         return DrawnFigure(figure, figure_plots(figure.name, figure.columns), figure.problems)

@@ -17,7 +17,7 @@ from mnm.agents import ALGORITHMS
 from mnm.messages import nearest
 from mnm.sweep import Sweep
 from mnm.sweeping.trials import Trial
-from mnm.train import Options, check, command_of, described, scale_of
+from mnm.train import Options, check, command_of, described, preset_of
 from mnm.training.environments import make
 from mnm.training.runs import RunError, read_run, task_name
 
@@ -27,24 +27,23 @@ OURS = ("env", "seed", "seeds", "runs", "name", "overwrite")
 
 
 class Arm(NamedTuple):
-    """An agent with its flags, as they are written and as `mnm train` reads them."""
+    """An agent on a task with its flags, and what `mnm train` is told for it: as written and as read."""
 
     agent: str
     flags: tuple[str, ...]
+    arguments: tuple[str, ...]
     command: Any
 
-    def trial(self, env: str, seed: int) -> Trial:
-        """The arm's run on a task with a seed."""
-        runs, name = self.command.runs, f"{task_name(env)}-{self.agent}"
-        if self.flags:
-            name = f"{name}-{label(self.flags)}"
-        begin = ("train", self.agent, "--env", env, "--seed", str(seed), "--steps", str(self.command.steps))
-        begin += ("--scale", self.command.scale, "--runs", str(runs), "--name", name, *self.flags)
+    def trial(self, seed: int) -> Trial:
+        """The arm's run with a seed."""
+        env, runs = self.command.env, self.command.runs
+        name = f"{task_name(env)}-{self.agent}" + (f"-{label(self.flags)}" if self.flags else "")
+        begin = ("train", self.agent, "--env", env, "--seed", str(seed), *self.arguments, "--name", name)
         return Trial(runs / f"{name}-seed{seed}", begin, self.command.steps)
 
-    def config(self, env: str, seed: int) -> dict[str, Any]:
+    def config(self, seed: int) -> dict[str, Any]:
         """What that run writes into its config.json, as far as it decides the results."""
-        options = replace(self.command, env=env, seed=seed)
+        options = replace(self.command, seed=seed)
         config = described(ALGORITHMS[self.agent], options, "", self.command.config, seed)
         for name in ("name", "seeds_together", "checkpoint_minutes", "wandb", "versions", "revision"):
             del config[name]
@@ -54,19 +53,19 @@ class Arm(NamedTuple):
 def plan(command: Sweep) -> list[Trial]:
     """All trials in the order of their start: first every arm with the first seed, so that all can soon be compared."""
     check_lists(command)
-    chosen = arms(command)
+    chosen = [arm for env in command.envs for arm in arms(command, env)]
+    tell_left_out(command)
     for env in command.envs:
         make(env).close()
     trials: dict[str, Trial] = {}
     for seed in command.seeds:
-        for env in command.envs:
-            for arm in chosen:
-                trial = arm.trial(env, seed)
-                if trial.name in trials:
-                    raise RunError(f"{trial.name} is asked for twice: name every task, agent, seed and override once")
-                if trial.folder.exists():
-                    refuse_other(trial, arm.config(env, seed))
-                trials[trial.name] = trial
+        for arm in chosen:
+            trial = arm.trial(seed)
+            if trial.name in trials:
+                raise RunError(f"{trial.name} is asked for twice: name every task, agent, seed and override once")
+            if trial.folder.exists():
+                refuse_other(trial, arm.config(seed))
+            trials[trial.name] = trial
     return list(trials.values())
 
 
@@ -88,22 +87,27 @@ def check_lists(command: Sweep) -> None:
         raise RunError("--jobs does not go with --ray: there the cluster's CPUs decide how many run at once")
 
 
-def arms(command: Sweep) -> list[Arm]:
+def arms(command: Sweep, env: str) -> list[Arm]:
     """Every agent with every override whose flags it has; no two that are the same."""
     chosen: list[Arm] = []
     for override in command.overrides:
         flags = split(override)
         agents = [agent for agent in command.agents if not unknown(agent, flags)]
         for agent in agents or command.agents[:1]:  # flags that no agent has: the parser says what is wrong
-            arm = parsed(agent, flags, command)
+            arm = parsed(agent, flags, command, env)
             for other in chosen:
-                if other.agent == agent and other.config("", 0) == arm.config("", 0):
+                if other.agent == agent and other.config(0) == arm.config(0):
                     raise RunError(f"--overrides {shown(other.flags)} and {shown(flags)} are the same for {agent}")
             chosen.append(arm)
-        for agent in command.agents:
-            if agent not in agents:
-                print(f"mnm: {agent} has no {unknown(agent, flags)[0]}: not run with {shown(flags)}", file=sys.stderr)
     return chosen
+
+
+def tell_left_out(command: Sweep) -> None:
+    """Which agents do not have an override's flags."""
+    for flags in map(split, command.overrides):
+        for agent in command.agents:
+            if missing := unknown(agent, flags):
+                print(f"mnm: {agent} has no {missing[0]}: not run with {shown(flags)}", file=sys.stderr)
 
 
 def split(override: str) -> tuple[str, ...]:
@@ -131,20 +135,24 @@ def unknown(agent: str, flags: tuple[str, ...]) -> list[str]:
     return [flag for name, flag in settings(flags).items() if name not in known]
 
 
-def parsed(agent: str, flags: tuple[str, ...], command: Sweep) -> Arm:
+def parsed(agent: str, flags: tuple[str, ...], command: Sweep, env: str) -> Arm:
     """The arm, its flags read as `mnm train` reads them."""
     for name in OURS:
         if name in settings(flags):
             raise RunError(f"--overrides {shown(flags)} sets --{name}, which the sweep sets itself")
-    arguments = ["--env", command.envs[0], "--runs", str(command.runs), "--steps", str(command.steps)]
-    arguments += ["--scale", command.scale, *flags]
-    kind = command_of(ALGORITHMS[agent], scale_of(arguments))
+    own = {name: getattr(command, name) for name in ("steps", "scale", "evaluate_every", "evaluation_episodes", "runs")}
+    arguments = []
+    for name, value in own.items():
+        arguments += [f"--{name.replace('_', '-')}", str(value)]
+    arguments += flags
+    told = ["--env", env, *arguments]
+    kind = command_of(ALGORITHMS[agent], *preset_of(told))
     try:
-        read = tyro.cli(kind, args=arguments, prog=f"mnm train {agent}", config=(tyro.conf.OmitArgPrefixes,))
+        read = tyro.cli(kind, args=told, prog=f"mnm train {agent}", config=(tyro.conf.OmitArgPrefixes,))
     except SystemExit:  # the parser has explained what it refuses
         raise RunError(f"--overrides {shown(flags)}: mnm train {agent} does not take it") from None
     check(read)
-    return Arm(agent, flags, read)
+    return Arm(agent, flags, tuple(arguments), read)
 
 
 def label(flags: tuple[str, ...]) -> str:

@@ -25,7 +25,7 @@ from mnm.training.learner import Learner, Row
 from mnm.training.metrics import MetricsWriter
 from mnm.training.progress import Display
 from mnm.training.runs import AGENT, CONFIG, Run, RunError, check_entries, read_run
-from mnm.training.saving import config_from_json
+from mnm.training.saving import config_from_json, load
 from mnm.training.watch import DivergedError, Watch, check_losses, check_numbers
 
 FAILED = 1
@@ -67,6 +67,12 @@ def from_checkpoint(run: Run) -> Learner:
         learner.close()
         raise RunError(str(error)) from error
     return learner
+
+
+def trained(folder: Path) -> Learner:
+    """The agent of the run in a folder: the saved one, or the last checkpoint's."""
+    run = read_run(folder)
+    return load(folder / AGENT, run.env) if (folder / AGENT).exists() else from_checkpoint(run)
 
 
 def work(learner: Learner, folders: Sequence[Path], config: Mapping[str, Any]) -> int:

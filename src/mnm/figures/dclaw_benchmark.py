@@ -1,0 +1,51 @@
+"""The paper's comparison on the robot hand: return and success of MnM-approx, MBPO and SAC on four tasks."""
+
+from __future__ import annotations
+
+from matplotlib.figure import Figure
+
+from mnm.figures.base import Columns, Verdict, where
+from mnm.figures.deep import (
+    POSE,
+    SCREW_FIXED,
+    SCREW_RANDOM,
+    TURN,
+    DeepFigure,
+    Grid,
+    draw_agents,
+    outperforms,
+    tasks,
+)
+
+
+def draw(columns: Columns) -> Figure:
+    """A column for each task: returns above, the share of episodes that end in success below."""
+    names = tasks(columns)
+    figure = Figure(figsize=(3.2 * len(names) + 0.4, 4.8), layout="constrained")
+    axes = figure.subplots(2, len(names), squeeze=False, sharex="col")
+    for (upper, lower), env in zip(axes.T, names, strict=True):
+        draw_agents(upper, where(columns, env=env), "return")
+        draw_agents(lower, where(columns, env=env), "success")
+        upper.set_title(env.removeprefix("mnm/"))
+        lower.set(xlabel="real steps", ylim=(-0.05, 1.05))
+    axes[0, 0].set_ylabel("evaluation return")
+    axes[1, 0].set_ylabel("episodes ending in success")
+    axes[0, 0].legend()
+    return figure
+
+
+def judge(columns: Columns) -> list[Verdict]:
+    """By task."""
+    return [
+        *outperforms(columns, "mnm_approx", "mbpo", "on all four, p <= 0.03"),
+        *outperforms(columns, "mnm_approx", "sac", "on two of four, p <= 0.02"),
+        *outperforms(columns, "sac", "mbpo", "MBPO is often worse than SAC"),
+    ]
+
+
+FIGURE = DeepFigure(
+    "dclaw_benchmark",
+    (Grid((POSE, TURN, SCREW_FIXED, SCREW_RANDOM), ("mnm_approx", "mbpo", "sac")),),
+    draw,
+    judge,
+)

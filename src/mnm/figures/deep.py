@@ -1,0 +1,232 @@
+"""What a deep figure is: sweeps of runs -> columns (CSV) -> picture (PNG) -> verdicts on the paper's claims.
+
+All figures of a scale share one folder of runs, and a task has the same length in all of them: a run that two figures
+need is made once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from mnm.analysis.statistics import SIGNIFICANT, permutation_p_value
+from mnm.figures.base import Columns, Verdict, stacked, where, write_figure
+from mnm.figures.style import AGENT_COLOURS
+from mnm.sweep import Sweep
+from mnm.training.runs import Run
+
+HALF_CHEETAH, HOPPER, WALKER = "HalfCheetah-v4", "Hopper-v4", "Walker2d-v4"
+PUSHER, PENDULUM, INVERTED_PENDULUM = "Pusher-v5", "Pendulum-v1", "InvertedPendulum-v5"
+POSE, TURN = "mnm/DClawPoseRandom-v0", "mnm/DClawTurnRandom-v0"
+SCREW_FIXED, SCREW_RANDOM = "mnm/DClawScrewFixed-v0", "mnm/DClawScrewRandom-v0"
+DRAWER = "mnm/DrawerOpen-v0"
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much a scale runs."""
+
+    steps: int
+    seeds: tuple[int, ...]
+    evaluate_every: int
+    evaluation_episodes: int
+    steps_on: dict[str, int]
+    """Tasks with another number of steps."""
+
+
+PAPER_STEPS = dict.fromkeys((HALF_CHEETAH, HOPPER, WALKER), 300_000) | dict.fromkeys(
+    (PENDULUM, INVERTED_PENDULUM), 20_000
+)
+SIZES = {
+    "quick": Size(600, (0, 1), 300, 2, {}),
+    "cpu": Size(8_000, (0, 1, 2), 500, 10, {PENDULUM: 3_000, INVERTED_PENDULUM: 6_000}),
+    "paper": Size(200_000, (0, 1, 2, 3, 4), 5_000, 10, PAPER_STEPS),
+}
+"""The paper's text prints no lengths of runs: those of its scale are the literature's."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Every agent on every task with every override, as in `mnm sweep`."""
+
+    envs: tuple[str, ...]
+    agents: tuple[str, ...]
+    overrides: tuple[str, ...] = ("",)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A part of a figure: some of its tasks, agents, seeds; empty means all."""
+
+    envs: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = ()
+
+
+def curves(runs: Sequence[Run]) -> Columns:
+    """Every evaluation of every run: what the figures draw and judge."""
+    return stacked(*(_curve(run) for run in runs))
+
+
+MEASURED = (
+    "return",
+    "success",
+    "q_at_start",
+    "discounted_return",
+    "model_error_1",
+    "constant_error_1",
+    "model_error_10",
+    "bound",
+    "log_return",
+    "seconds",
+)
+
+
+def _curve(run: Run) -> dict[str, Any]:
+    metrics = {name: np.asarray(values) for name, values in run.metrics.items()}
+    unknown = np.full(len(metrics["step"]), np.nan)
+    columns: dict[str, Any] = {"env": run.env, "agent": run.algorithm, "seed": run.seed}
+    columns["rollout_length"] = run.config["settings"].get("rollout_length", 0)
+    columns["step"] = metrics["step"].astype(int)
+    return columns | {name: metrics.get(name, unknown) for name in MEASURED}
+
+
+@dataclass(frozen=True)
+class DeepFigure:
+    """One figure of `mnm reproduce` that needs runs."""
+
+    name: str
+    grids: tuple[Grid, ...]
+    draw: Callable[[Columns], Figure]
+    judge: Callable[[Columns], list[Verdict]]
+    measure: Callable[[Sequence[Run]], Columns] = curves
+    film: Callable[[Sequence[Run], Path], list[Path]] | None = None
+    """(runs, path without its ending) -> the further pictures that it wrote."""
+
+    def sweeps(self, scale: str, choice: Choice, runs: Path) -> list[Sweep]:
+        """The commands that make its runs, one for each task of each grid."""
+        size = SIZES[scale]
+        chosen = (
+            (env, tuple(agent for agent in grid.agents if not choice.agents or agent in choice.agents), grid.overrides)
+            for grid in self.grids
+            for env in grid.envs
+            if not choice.envs or env in choice.envs
+        )
+        return [
+            Sweep(
+                (env,),
+                some,
+                choice.seeds or size.seeds,
+                size.steps_on.get(env, size.steps),
+                scale,
+                size.evaluate_every,
+                size.evaluation_episodes,
+                overrides,
+                runs,
+            )
+            for env, some, overrides in chosen
+            if some
+        ]
+
+    def write(self, runs: Sequence[Run], folder: Path, scale: str) -> tuple[list[Verdict], list[Path]]:
+        """NAME-SCALE.csv, NAME-SCALE.png and films in the folder; the verdicts, and all pictures."""
+        name = f"{self.name}-{scale}"
+        columns = write_figure(folder, name, self.measure(runs), self.draw)
+        films = [] if self.film is None else self.film(runs, folder / name)
+        return self.judge(columns), [folder / f"{name}.png", *films]
+
+
+def tasks(columns: Columns) -> list[str]:
+    """In the order of the runs."""
+    return list(dict.fromkeys(columns["env"].tolist()))
+
+
+def agents(columns: Columns) -> list[str]:
+    """In the order of the runs."""
+    return list(dict.fromkeys(columns["agent"].tolist()))
+
+
+def seeds_of(columns: Columns, name: str) -> list[tuple[NDArray, NDArray]]:
+    """The steps and values of each seed."""
+    seeds = (where(columns, seed=seed) for seed in np.unique(columns["seed"]))
+    return [(rows["step"], rows[name]) for rows in seeds]
+
+
+def last(columns: Columns, name: str) -> NDArray:
+    """The last value of each seed; of a run that failed, the last that it has."""
+    return np.array([values[-1] for _, values in seeds_of(columns, name)])
+
+
+def panels(columns: Columns, width: float = 3.4, height: float = 3.0) -> tuple[Figure, list[Axes]]:
+    """One panel for each task, with its name."""
+    names = tasks(columns)
+    figure = Figure(figsize=(width * len(names) + 0.4, height), layout="constrained")
+    axes = figure.subplots(1, len(names), squeeze=False)[0]
+    for panel, env in zip(axes, names, strict=True):
+        panel.set(title=env.removeprefix("mnm/"), xlabel="real steps")
+    return figure, list(axes)
+
+
+def draw_lines(panel: Axes, columns: Columns, name: str, label: str, colour: str, linestyle: str = "-") -> None:
+    """Every seed thin, and thick the mean over the seeds at the steps that all have."""
+    lines = seeds_of(columns, name)
+    for steps, values in lines:
+        panel.plot(steps, values, color=colour, alpha=0.35, linewidth=0.8, linestyle=linestyle)
+    shared = min((steps for steps, _ in lines), key=len)
+    mean = np.mean([values[: len(shared)] for _, values in lines], axis=0)
+    panel.plot(shared, mean, color=colour, label=label, linestyle=linestyle)
+
+
+def draw_agents(panel: Axes, columns: Columns, name: str) -> None:
+    """`draw_lines` for every agent."""
+    for agent in agents(columns):
+        draw_lines(panel, where(columns, agent=agent), name, agent, AGENT_COLOURS[agent])
+
+
+def draw_returns(columns: Columns) -> Figure:
+    """Learning curves: a panel for each task, a colour for each agent."""
+    figure, axes = panels(columns)
+    for panel, env in zip(axes, tasks(columns), strict=True):
+        draw_agents(panel, where(columns, env=env), "return")
+    axes[0].set_ylabel("evaluation return")
+    axes[0].legend()
+    return figure
+
+
+def means(values: NDArray, digits: int = 0) -> str:
+    """'mean (by seed)'."""
+    listed = ", ".join(f"{value:.{digits}f}" for value in values)
+    return f"{values.mean():.{digits}f} ({listed})"
+
+
+def compared(better: NDArray, worse: NDArray) -> tuple[bool | None, str]:
+    """Whether the first is better, by one-sided permutation tests over seeds: yes, no (it is worse), or cannot tell."""
+    p, p_worse = permutation_p_value(better, worse), permutation_p_value(worse, better)
+    holds = True if p <= SIGNIFICANT else False if p_worse <= SIGNIFICANT else None
+    return holds, f"p = {p:.2f}"
+
+
+def outperforms(columns: Columns, better: str, worse: str, paper: str) -> list[Verdict]:
+    """For each task that both agents ran: whether the first's last returns are above the second's."""
+    verdicts = []
+    for env in tasks(columns):
+        there = where(columns, env=env)
+        if {better, worse} <= set(agents(there)):
+            scores = [last(where(there, agent=agent), "return") for agent in (better, worse)]
+            holds, p = compared(*scores)
+            verdicts.append(
+                Verdict(
+                    f"{env.removeprefix('mnm/')}: {better} outperforms {worse}",
+                    paper,
+                    f"last return {means(scores[0])} against {means(scores[1])}, {p}",
+                    holds,
+                )
+            )
+    return verdicts

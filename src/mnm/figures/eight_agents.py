@@ -1,0 +1,55 @@
+"""Ours: all eight agents on Pendulum-v1, a task that a few minutes solve."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from mnm.figures.base import Columns, Verdict, where
+from mnm.figures.deep import PENDULUM, DeepFigure, Grid, agents, draw_agents, means, seeds_of
+from mnm.figures.style import BLACK
+
+SOLVED = -200.0
+"""A mean evaluation return at which the pole is swung up and stays there."""
+PLAIN = ("sac", "mbpo", "mnm_approx", "vmbpo", "vaml", "value_weighted")
+LOGARITHMIC = ("mnm", "mnm_tight")
+
+
+def draw(columns: Columns) -> Figure:
+    """Two panels, so that eight agents can be told apart: the plain three, and the others."""
+    figure = Figure(figsize=(8.4, 3.2), layout="constrained")
+    axes = figure.subplots(1, 2, sharey=True)
+    first = [agent in PLAIN[:3] for agent in columns["agent"].tolist()]
+    for panel, chosen in zip(axes, (np.array(first), ~np.array(first)), strict=True):
+        draw_agents(panel, {name: column[chosen] for name, column in columns.items()}, "return")
+        panel.axhline(SOLVED, color=BLACK, linestyle=":", linewidth=1)
+        panel.set(title=PENDULUM, xlabel="real steps")
+        panel.legend()
+    axes[0].set_ylabel("evaluation return")
+    return figure
+
+
+def judge(columns: Columns) -> list[Verdict]:
+    """Each agent: does every seed end at the mark?"""
+    verdicts = []
+    for agent in agents(columns):
+        lines = seeds_of(where(columns, agent=agent), "return")
+        ends = np.array([returns[-1] for _, returns in lines])
+        firsts = [next((f"{s:.0f}" for s, r in zip(*line, strict=True) if r >= SOLVED), "never") for line in lines]
+        verdicts.append(
+            Verdict(
+                f"{agent} solves {PENDULUM} (return {SOLVED:g}) with every seed",
+                "-",
+                f"last return {means(ends)}; first there at step {', '.join(firsts)}",
+                bool((ends >= SOLVED).all()),
+            )
+        )
+    return verdicts
+
+
+FIGURE = DeepFigure(
+    "eight_agents",
+    (Grid((PENDULUM,), PLAIN), Grid((PENDULUM,), LOGARITHMIC, ("--reward-offset 17",))),
+    draw,
+    judge,
+)

@@ -1,0 +1,57 @@
+"""The paper's comparison on Gym's running tasks: MnM-approx on par with MBPO, above VMBPO."""
+
+from __future__ import annotations
+
+from mnm.figures.base import Columns, Verdict, where
+from mnm.figures.deep import (
+    HALF_CHEETAH,
+    HOPPER,
+    WALKER,
+    DeepFigure,
+    Grid,
+    agents,
+    compared,
+    draw_returns,
+    last,
+    means,
+    outperforms,
+    tasks,
+)
+
+PAPER_P = "p = 0.04, 0.00, 0.03 on the three tasks"
+
+
+def judge(columns: Columns) -> list[Verdict]:
+    """On par with MBPO, better than VMBPO; SAC is ours to compare."""
+    return [
+        *on_par(columns),
+        *outperforms(columns, "mnm_approx", "vmbpo", PAPER_P),
+        *outperforms(columns, "mnm_approx", "sac", "-"),
+    ]
+
+
+def on_par(columns: Columns) -> list[Verdict]:
+    """MnM-approx against MBPO: no if it is worse by the test, yes if its mean is as high, else cannot tell."""
+    verdicts = []
+    for env in tasks(columns):
+        there = where(columns, env=env)
+        if {"mnm_approx", "mbpo"} <= set(agents(there)):
+            ours, theirs = (last(where(there, agent=agent), "return") for agent in ("mnm_approx", "mbpo"))
+            worse, p = compared(theirs, ours)
+            verdicts.append(
+                Verdict(
+                    f"{env}: mnm_approx is on par with mbpo",
+                    "roughly on par",
+                    f"last return {means(ours)} against {means(theirs)}, that it is worse: {p}",
+                    False if worse else True if ours.mean() >= theirs.mean() else None,
+                )
+            )
+    return verdicts
+
+
+FIGURE = DeepFigure(
+    "gym_benchmark",
+    (Grid((HALF_CHEETAH, HOPPER, WALKER), ("mnm_approx", "mbpo", "vmbpo", "sac")),),
+    draw_returns,
+    judge,
+)

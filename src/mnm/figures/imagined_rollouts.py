@@ -1,0 +1,180 @@
+"""Optimistic dynamics, deep: how much further towards the reward a model moves than the real dynamics do.
+
+Both models, MnM-approx's and MBPO's of the same seed, start in the same real states and take the same real actions:
+stretches of evaluation episodes of both agents, which no model has learned from. What is counted is what the task pays
+for: metres forward (HalfCheetah), metres by which the hand and the goal come closer to the object (Pusher).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from mnm.analysis.diagnostics import WINDOW, windows
+from mnm.analysis.rollouts import imagined
+from mnm.analysis.statistics import bootstrap_interval
+from mnm.figures.base import Columns, Verdict, stacked, where
+from mnm.figures.deep import HALF_CHEETAH, PUSHER, DeepFigure, Grid, agents, tasks
+from mnm.figures.style import AGENT_COLOURS, STYLE
+from mnm.training.films import Frames, imagine, play, write_film
+from mnm.training.runs import Run
+from mnm.training.work import trained
+
+OPTIMIST, RIVAL = "mnm_approx", "mbpo"
+EPISODES = 3
+"""Of each agent's evaluation, from which the stretches are drawn."""
+CHEETAH_DT = 0.05
+FORWARD_VELOCITY = 8
+HAND, OBJECT, GOAL = slice(14, 17), slice(17, 20), slice(20, 23)
+FILM_STEPS = 60
+SHOWN = 6
+"""Moments of the film that the picture shows."""
+
+
+def forward(observations: NDArray) -> NDArray:
+    """Metres that the cheetah moves forward; observations are [time, rows, obs]."""
+    return CHEETAH_DT * observations[1:, :, FORWARD_VELOCITY].sum(axis=0)
+
+
+def closer(observations: NDArray) -> NDArray:
+    """Metres by which the distances that Pusher's reward counts shrink: object to goal, and half of hand to object."""
+
+    def distance(moment: NDArray) -> NDArray:
+        to_goal = np.linalg.norm(moment[:, OBJECT] - moment[:, GOAL], axis=-1)
+        return to_goal + 0.5 * np.linalg.norm(moment[:, HAND] - moment[:, OBJECT], axis=-1)
+
+    return distance(observations[0]) - distance(observations[-1])
+
+
+PROGRESS: dict[str, Callable[[NDArray], NDArray]] = {HALF_CHEETAH: forward, PUSHER: closer}
+
+
+def measure(runs: Sequence[Run]) -> Columns:
+    """For every stretch: the real progress, and the progress in each model."""
+    tables = []
+    for env, seed, pair in pairs(runs):
+        learners = [trained(run.folder) for run in pair]
+        episodes = [episode for learner in learners for episode in learner.evaluate(0, EPISODES)]
+        stretches = windows(episodes, np.random.default_rng(seed))
+        if stretches is None:
+            continue
+        real, actions = stretches
+        for run, learner in zip(pair, learners, strict=True):
+            predicted = imagined(learner.agent(0).world, real[0], actions)
+            model = np.concatenate([real[:1], np.asarray(predicted)])
+            numbers = np.arange(real.shape[1])
+            tables.append(
+                {"env": env, "agent": run.algorithm, "seed": seed, "stretch": numbers}
+                | {"real": PROGRESS[env](real), "model": PROGRESS[env](model)}
+            )
+            learner.close()
+    return stacked(*tables)
+
+
+def pairs(runs: Sequence[Run]) -> list[tuple[str, int, list[Run]]]:
+    """Task, seed, and the finished runs with it: a model is compared with that of its own seed."""
+    keys = dict.fromkeys((run.env, run.seed) for run in runs)
+    return [(*key, [run for run in runs if (run.env, run.seed) == key]) for key in keys]
+
+
+def ahead(columns: Columns) -> NDArray:
+    """Of each stretch, how much further the model moves than reality, in metres."""
+    return columns["model"] - columns["real"]
+
+
+def draw(columns: Columns) -> Figure:
+    """For each task: the distribution over stretches of how far the models run ahead, with the means' intervals."""
+    names = tasks(columns)
+    figure = Figure(figsize=(3.8 * len(names) + 0.4, 3.2), layout="constrained")
+    for panel, env in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
+        there = where(columns, env=env)
+        edge = np.quantile(np.abs(ahead(there)), 0.98)
+        for agent in agents(there):
+            gains = ahead(where(there, agent=agent))
+            low, high = interval(gains)
+            label = f"{agent}: {gains.mean():+.3f} [{low:+.3f}, {high:+.3f}] m"
+            bins = np.linspace(-edge, edge, 41)
+            panel.hist(np.clip(gains, -edge, edge), bins, histtype="step", color=AGENT_COLOURS[agent], label=label)
+            panel.axvline(gains.mean(), color=AGENT_COLOURS[agent], linestyle="--", linewidth=1)
+        panel.axvline(0.0, color="0.6", linewidth=1, linestyle=":")
+        panel.set(title=env, xlabel=f"metres ahead of reality after {WINDOW} steps", ylabel="stretches")
+        panel.margins(y=0.3)
+        panel.legend(loc="upper left")
+    return figure
+
+
+def interval(gains: NDArray) -> tuple[float, float]:
+    """Of the mean, over states."""
+    return bootstrap_interval([gains], lambda drawn: drawn.mean(axis=-1))
+
+
+def judge(columns: Columns) -> list[Verdict]:
+    """Ahead of reality, and further ahead than the likelihood model on the same stretches."""
+    verdicts = []
+    for env in tasks(columns):
+        there = where(columns, env=env)
+        gains = {agent: ahead(where(there, agent=agent)) for agent in agents(there)}
+        if OPTIMIST in gains:
+            verdicts.append(_sign(f"{env}: mnm_approx's model moves further towards the reward", gains[OPTIMIST]))
+        if {OPTIMIST, RIVAL} <= set(gains):
+            more = gains[OPTIMIST] - gains[RIVAL]
+            verdicts.append(_sign(f"{env}: further than mbpo's model does", more))
+    return verdicts
+
+
+def _sign(claim: str, gains: NDArray) -> Verdict:
+    low, high = interval(gains)
+    measured = f"{gains.mean():+.4f} m [{low:+.4f}, {high:+.4f}] in {WINDOW} steps, over {len(gains)} states"
+    return Verdict(claim, "seen in pictures", measured, True if low > 0 else False if high < 0 else None)
+
+
+def film(runs: Sequence[Run], path: Path) -> list[Path]:
+    """For each task, with the first seed: a GIF of reality and both models side by side, and moments of it."""
+    written = []
+    for env in dict.fromkeys(run.env for run in runs):
+        _, _, pair = next(found for found in pairs(runs) if found[0] == env)
+        learners = {run.algorithm: trained(run.folder) for run in pair}
+        first = next(iter(learners.values()))
+        take = play(first, FILM_STEPS, pair[0].seed)
+        rows = {"real": take.frames} | {f"{agent}'s model": imagine(model, take) for agent, model in learners.items()}
+        for learner in learners.values():
+            learner.close()
+        name = f"{path.name}-{env.partition('-')[0]}"
+        gif, png = path.with_name(f"{name}.gif"), path.with_name(f"{name}.png")
+        write_film(gif, [np.hstack(frames)[::2, ::2] for frames in zip(*rows.values(), strict=True)])
+        with mpl.rc_context(STYLE):
+            _moments(rows).savefig(png, dpi=100)
+        written += [gif, png]
+    return written
+
+
+def _moments(rows: dict[str, Frames]) -> Figure:
+    """A row of pictures for reality and for each model."""
+    length = len(next(iter(rows.values())))
+    moments = np.linspace(0, length - 1, SHOWN).astype(int)
+    figure = Figure(figsize=(1.6 * SHOWN, 1.7 * len(rows)), layout="constrained")
+    axes = figure.subplots(len(rows), SHOWN, squeeze=False)
+    for row, (name, frames) in zip(axes, rows.items(), strict=True):
+        for panel, moment in zip(row, moments, strict=True):
+            panel.imshow(frames[moment])
+            panel.set(xticks=[], yticks=[])
+            panel.grid(visible=False)
+        row[0].set_ylabel(name)
+    for panel, moment in zip(axes[0], moments, strict=True):
+        panel.set_title(f"step {moment}")
+    return figure
+
+
+FIGURE = DeepFigure(
+    "imagined_rollouts",
+    (Grid((PUSHER, HALF_CHEETAH), (OPTIMIST, RIVAL)),),
+    draw,
+    judge,
+    measure,
+    film,
+)

@@ -1,0 +1,48 @@
+"""Longer rollouts in the model: MnM-approx on DrawerOpen with 1, 2, 3 and 5 steps."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.figure import Figure
+
+from mnm.figures.base import Columns, Verdict, where
+from mnm.figures.deep import DRAWER, DeepFigure, Grid, compared, draw_lines, last, means, panels
+
+HORIZONS = (1, 2, 3, 5)
+
+
+def draw(columns: Columns) -> Figure:
+    """A curve for each horizon."""
+    figure, (panel,) = panels(columns, width=4.2)
+    lengths = np.unique(columns["rollout_length"])
+    for length, colour in zip(lengths, colormaps["viridis"](np.linspace(0, 0.85, len(lengths))), strict=True):
+        draw_lines(panel, where(columns, rollout_length=length), "return", f"{length:.0f}", colour)
+    panel.set_ylabel("evaluation return")
+    panel.legend(title="steps in the model")
+    return figure
+
+
+def judge(columns: Columns) -> list[Verdict]:
+    """Uniformly worse: every longer horizon has a lower mean than the one before it."""
+    scores = [last(where(columns, rollout_length=length), "return") for length in np.unique(columns["rollout_length"])]
+    falling = all(longer.mean() < shorter.mean() for shorter, longer in pairwise(scores))
+    worse, p = compared(scores[0], scores[-1])
+    return [
+        Verdict(
+            "DrawerOpen: a longer model horizon is worse",
+            "it uniformly degrades performance",
+            "last returns " + ", ".join(means(score, 1) for score in scores) + f"; shortest above longest: {p}",
+            False if worse is False else True if worse and falling else None,
+        )
+    ]
+
+
+FIGURE = DeepFigure(
+    "model_horizon",
+    (Grid((DRAWER,), ("mnm_approx",), ("", *(f"--rollout-length {length}" for length in HORIZONS[1:]))),),
+    draw,
+    judge,
+)

@@ -1,0 +1,84 @@
+"""Model exploitation: Q at the start of an episode against the discounted return that was then obtained."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from mnm.figures.base import Columns, Verdict, where
+from mnm.figures.deep import (
+    DRAWER,
+    HALF_CHEETAH,
+    POSE,
+    SCREW_FIXED,
+    SCREW_RANDOM,
+    DeepFigure,
+    Grid,
+    agents,
+    compared,
+    draw_lines,
+    means,
+    panels,
+    seeds_of,
+    tasks,
+)
+from mnm.figures.style import AGENT_COLOURS
+
+AGENTS = ("mnm_approx", "mbpo")
+
+
+def draw(columns: Columns) -> Figure:
+    """Q solid, the return dashed."""
+    figure, axes = panels(columns)
+    for panel, env in zip(axes, tasks(columns), strict=True):
+        there = where(columns, env=env)
+        for agent in agents(there):
+            rows, colour = where(there, agent=agent), AGENT_COLOURS[agent]
+            draw_lines(panel, rows, "q_at_start", f"{agent}: Q", colour)
+            draw_lines(panel, rows, "discounted_return", f"{agent}: return", colour, "--")
+    axes[0].set_ylabel("Q, and discounted return")
+    axes[0].legend()
+    return figure
+
+
+def gaps(columns: Columns) -> NDArray:
+    """For each seed, the mean over training of |Q - return|."""
+    errors = columns | {"gap": np.abs(columns["q_at_start"] - columns["discounted_return"])}
+    return np.array([np.nanmean(values) for _, values in seeds_of(errors, "gap")])
+
+
+def jumps(columns: Columns) -> NDArray:
+    """For each seed, the mean change of Q between two evaluations."""
+    return np.array([np.nanmean(np.abs(np.diff(values))) for _, values in seeds_of(columns, "q_at_start")])
+
+
+def judge(columns: Columns) -> list[Verdict]:
+    """Accurate: close to the return. Stable: little change from one evaluation to the next."""
+    verdicts = []
+    for env in tasks(columns):
+        rows = [where(columns, env=env, agent=agent) for agent in AGENTS]
+        if all(len(part["step"]) for part in rows):
+            for word, unit, measure in (
+                ("accurate", "mean |Q - return|", gaps),
+                ("stable", "mean change of Q between evaluations", jumps),
+            ):
+                ours, theirs = (measure(part) for part in rows)
+                holds, p = compared(-ours, -theirs)
+                verdicts.append(
+                    Verdict(
+                        f"{env.removeprefix('mnm/')}: mnm_approx's Q is more {word} than mbpo's",
+                        "more accurate and more stable; MBPO's peaks early",
+                        f"{unit} {means(ours, 1)} against {means(theirs, 1)}, {p}",
+                        holds,
+                    )
+                )
+    return verdicts
+
+
+FIGURE = DeepFigure(
+    "q_values",
+    (Grid((DRAWER, SCREW_FIXED, SCREW_RANDOM, HALF_CHEETAH, POSE), AGENTS),),
+    draw,
+    judge,
+)

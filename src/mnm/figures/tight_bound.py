@@ -1,0 +1,98 @@
+"""Ours: the tight bound's deep agent against MnM and MnM-approx, on tasks with positive rewards.
+
+Pendulum-v1's rewards are moved above 0. InvertedPendulum-v5's are 1, but what comes after an end pays the offset for
+ever and must be positive too. DrawerOpen's are positive as they are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from mnm.figures.base import Columns, Verdict, where
+from mnm.figures.deep import (
+    DRAWER,
+    INVERTED_PENDULUM,
+    PENDULUM,
+    DeepFigure,
+    Grid,
+    agents,
+    compared,
+    draw_agents,
+    draw_lines,
+    means,
+    outperforms,
+    seeds_of,
+    tasks,
+)
+from mnm.figures.style import AGENT_COLOURS
+
+BOUNDS = ("mnm_tight", "mnm")
+
+
+def with_gaps(columns: Columns) -> Columns:
+    """The columns and `gap`: the log of the return obtained minus log Q; nan for agents whose Q is no bound."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gap = columns["log_return"] - np.log(columns["q_at_start"])
+    return columns | {"gap": np.where(np.isin(columns["agent"], BOUNDS), gap, np.nan)}
+
+
+def draw(columns: Columns) -> Figure:
+    """Returns above; below, how far Q as a bound lies under the log of the return."""
+    names, columns = tasks(columns), with_gaps(columns)
+    figure = Figure(figsize=(3.4 * len(names) + 0.4, 4.8), layout="constrained")
+    axes = figure.subplots(2, len(names), squeeze=False, sharex="col")
+    for (upper, lower), env in zip(axes.T, names, strict=True):
+        there = where(columns, env=env)
+        draw_agents(upper, there, "return")
+        for agent in agents(there):
+            if agent in BOUNDS:
+                draw_lines(lower, where(there, agent=agent), "gap", agent, AGENT_COLOURS[agent])
+        lower.axhline(0.0, color="0.6", linewidth=1, linestyle=":")
+        upper.set_title(env.removeprefix("mnm/"))
+        lower.set_xlabel("real steps")
+    axes[0, 0].set_ylabel("evaluation return")
+    axes[1, 0].set_ylabel("log return - log Q (nats)")
+    axes[0, 0].legend()
+    return figure
+
+
+def late_gaps(columns: Columns) -> NDArray:
+    """For each seed, the mean over the second half of training of |log return - log Q|."""
+    return np.array([np.nanmean(np.abs(gap[len(gap) // 2 :])) for _, gap in seeds_of(with_gaps(columns), "gap")])
+
+
+def judge(columns: Columns) -> list[Verdict]:
+    """Returns, and how close the bounds are."""
+    verdicts = [
+        *outperforms(columns, "mnm_tight", "mnm", "left open"),
+        *outperforms(columns, "mnm_tight", "mnm_approx", "left open"),
+    ]
+    for env in tasks(columns):
+        rows = [where(columns, env=env, agent=agent) for agent in BOUNDS]
+        if all(len(part["step"]) for part in rows):
+            tight, plain = map(late_gaps, rows)
+            holds, p = compared(-tight, -plain)
+            verdicts.append(
+                Verdict(
+                    f"{env.removeprefix('mnm/')}: mnm_tight's Q is closer to the log return than mnm's",
+                    "left open",
+                    f"|log return - log Q| {means(tight, 2)} against {means(plain, 2)} nats, {p}",
+                    holds,
+                )
+            )
+    return verdicts
+
+
+FIGURE = DeepFigure(
+    "tight_bound",
+    (
+        Grid((PENDULUM,), BOUNDS, ("--reward-offset 17",)),
+        Grid((INVERTED_PENDULUM,), BOUNDS, ("--reward-offset 0.1",)),
+        Grid((PENDULUM, INVERTED_PENDULUM), ("mnm_approx",)),
+        Grid((DRAWER,), ("mnm_approx", *BOUNDS)),
+    ),
+    draw,
+    judge,
+)

@@ -1,0 +1,44 @@
+"""An agent's settings for a run: those of its scale; at the paper's, with the updates a step that it tuned by task."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from mnm.agents.algorithm import AgentConfig, Algorithm
+
+PAPER = "paper"
+
+
+class Updates(NamedTuple):
+    """Updates per real step; None where the paper prints none, and the preset's own number stays."""
+
+    sac: int | None
+    mbpo: int
+    mnm: int
+
+
+UPDATES_PER_STEP = {
+    "HalfCheetah-v4": Updates(None, 40, 20),
+    "Hopper-v4": Updates(None, 40, 20),
+    "Walker2d-v4": Updates(None, 40, 20),
+    "mnm/DrawerOpen-v0": Updates(40, 40, 40),
+    "mnm/DClawPoseRandom-v0": Updates(20, 20, 20),
+    "mnm/DClawTurnRandom-v0": Updates(40, 40, 40),
+    "mnm/DClawScrewFixed-v0": Updates(40, 40, 40),
+    "mnm/DClawScrewRandom-v0": Updates(40, 40, 40),
+}
+"""The paper's table, "separately tuned for each method and each environment"; v4 stands for its v2."""
+COLUMN = {"sac": "sac", "mbpo": "mbpo", "vaml": "mbpo", "value_weighted": "mbpo"}
+"""Whose number an agent takes: likelihood models MBPO's, all others, which have a classifier, MnM's."""
+
+
+def preset(algorithm: Algorithm, scale: str, env: str) -> AgentConfig:
+    """The agent's settings at this scale on this task."""
+    config = algorithm.presets[scale]
+    name = env.rpartition(":")[2]
+    updates = UPDATES_PER_STEP.get(name) or UPDATES_PER_STEP.get(name.removeprefix("mnm/"))
+    if scale != PAPER or updates is None:
+        return config
+    number = getattr(updates, COLUMN.get(algorithm.name, "mnm"))
+    return config if number is None else replace(config, updates_per_step=number)

@@ -1,0 +1,79 @@
+"""Films: a policy in the real task, and what a model imagines from the same start with the same actions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mnm.analysis.rollouts import imagined
+from mnm.envs.posing import pose_of
+from mnm.training.environments import Environment, TaskError, episode_seed, make_env, picture
+from mnm.training.learner import Learner, mode
+
+Frames = list[NDArray[np.uint8]]
+
+
+class Take(NamedTuple):
+    """The beginning of a real episode: a frame more than there are actions."""
+
+    start: int
+    """The episode's seed."""
+    first: NDArray[np.float32]
+    """The first observation."""
+    actions: NDArray[np.float32]
+    frames: Frames
+
+
+def play(learner: Learner, steps: int, seed: int) -> Take:
+    """The first steps of the deterministic policy's evaluation episode with this seed."""
+    env = _drawing(learner)
+    environment, policy = Environment(env), learner.policy(0)
+    start = episode_seed(seed, "evaluation", 0)
+    observation = first = environment.reset(start)
+    actions, frames = [], [picture(env)]
+    for _ in range(steps):
+        actions.append(np.asarray(mode(policy, observation[None])[0]))
+        step = environment.step(actions[-1])
+        observation = step.observation
+        frames.append(picture(env))
+        if step.terminated or step.truncated:
+            break
+    env.close()
+    return Take(start, first, np.stack(actions), frames)
+
+
+def imagine(learner: Learner, take: Take) -> Frames:
+    """The same by the learner's model; nothing if it has none, or if the task cannot be drawn from an observation."""
+    env, agent = _drawing(learner), learner.agent(0)
+    pose = pose_of(env)
+    frames: Frames = []
+    if pose is not None and hasattr(agent, "world"):
+        Environment(env).reset(take.start)
+        frames.append(picture(env))
+        for (after,) in np.asarray(imagined(agent.world, take.first[None], take.actions[:, None]), np.float64):
+            if not np.isfinite(after).all():
+                raise TaskError(f"{learner.task_name}: the model left the range of numbers after {len(frames)} steps")
+            pose(env.unwrapped, after)
+            frames.append(picture(env))
+    env.close()
+    return frames
+
+
+def write_film(path: Path, frames: Frames) -> None:
+    """A .gif, or an .mp4."""
+    import imageio.v3 as iio
+
+    if path.suffix == ".gif":
+        iio.imwrite(path, np.stack(frames), extension=".gif", duration=50, loop=0)
+    else:
+        try:
+            iio.imwrite(path, np.stack(frames), extension=".mp4", fps=20)
+        except (ImportError, OSError, RuntimeError) as error:
+            raise OSError("an .mp4 needs pip install imageio-ffmpeg; a .gif needs nothing more") from error
+
+
+def _drawing(learner: Learner) -> Any:
+    return make_env(learner.task, render_mode="rgb_array") if isinstance(learner.task, str) else make_env(learner.task)
