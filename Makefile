@@ -50,6 +50,7 @@ bench: $(BENCH_INSTALLED) $(RIVALS_INSTALLED)
 	$(BIN)/python bench/tabular.py
 	$(BIN)/python bench/environments.py
 	$(BIN)/python bench/deep.py
+	$(BIN)/python bench/threads.py
 
 clean:
 	rm -rf $(VENV) $(RIVALS) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

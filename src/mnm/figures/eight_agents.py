@@ -17,10 +17,11 @@ LOGARITHMIC = ("mnm", "mnm_tight")
 
 def draw(columns: Columns) -> Figure:
     """Two panels, so that eight agents can be told apart: the plain three, and the others."""
-    figure = Figure(figsize=(8.4, 3.2), layout="constrained")
-    axes = figure.subplots(1, 2, sharey=True)
-    first = [agent in PLAIN[:3] for agent in columns["agent"].tolist()]
-    for panel, chosen in zip(axes, (np.array(first), ~np.array(first)), strict=True):
+    first = np.isin(columns["agent"], PLAIN[:3])
+    groups = [chosen for chosen in (first, ~first) if chosen.any()]
+    figure = Figure(figsize=(4.2 * len(groups), 3.2), layout="constrained")
+    axes = figure.subplots(1, len(groups), sharey=True, squeeze=False)[0]
+    for panel, chosen in zip(axes, groups, strict=True):
         draw_agents(panel, {name: column[chosen] for name, column in columns.items()}, "return")
         panel.axhline(SOLVED, color=BLACK, linestyle=":", linewidth=1)
         panel.set(title=PENDULUM, xlabel="real steps")
