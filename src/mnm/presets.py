@@ -1,4 +1,8 @@
-"""An agent's settings for a run: those of its scale; at the paper's, with the updates a step that it tuned by task."""
+"""An agent's settings for a run: those of its scale, with the updates per real step of its task.
+
+At the paper's scale these are the paper's. At the cpu scale they are few on the paper's tasks, for every agent: there a
+real step costs nearly nothing, an update 10 ms, and what is learned within minutes needs tens of thousands of steps.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from mnm.agents.algorithm import AgentConfig, Algorithm
-
-PAPER = "paper"
 
 
 class Updates(NamedTuple):
@@ -33,12 +35,18 @@ COLUMN = {"sac": "sac", "mbpo": "mbpo", "vaml": "mbpo", "value_weighted": "mbpo"
 """Whose number an agent takes: likelihood models MBPO's, all others, which have a classifier, MnM's."""
 
 
+CPU_UPDATES_PER_STEP = dict.fromkeys((*UPDATES_PER_STEP, "Pusher-v5"), 2)
+
+
 def preset(algorithm: Algorithm, scale: str, env: str) -> AgentConfig:
     """The agent's settings at this scale on this task."""
     config = algorithm.presets[scale]
     name = env.rpartition(":")[2]
-    updates = UPDATES_PER_STEP.get(name) or UPDATES_PER_STEP.get(name.removeprefix("mnm/"))
-    if scale != PAPER or updates is None:
-        return config
-    number = getattr(updates, COLUMN.get(algorithm.name, "mnm"))
+    names = (name, name.removeprefix("mnm/"))  # mnm/Hopper-v4 is Hopper-v4 that declares when it ends
+    number: int | None = None
+    if scale == "cpu":
+        number = next((CPU_UPDATES_PER_STEP[one] for one in names if one in CPU_UPDATES_PER_STEP), None)
+    elif scale == "paper":
+        column = COLUMN.get(algorithm.name, "mnm")
+        number = next((getattr(UPDATES_PER_STEP[one], column) for one in names if one in UPDATES_PER_STEP), None)
     return config if number is None else replace(config, updates_per_step=number)

@@ -35,7 +35,8 @@ class Size:
 
     steps: int
     seeds: tuple[int, ...]
-    evaluate_every: int
+    evaluations: int
+    """Of a run."""
     evaluation_episodes: int
     steps_on: dict[str, int]
     """Tasks with another number of steps."""
@@ -45,9 +46,9 @@ PAPER_STEPS = dict.fromkeys((HALF_CHEETAH, HOPPER, WALKER), 300_000) | dict.from
     (PENDULUM, INVERTED_PENDULUM), 20_000
 )
 SIZES = {
-    "quick": Size(600, (0, 1), 300, 2, {}),
-    "cpu": Size(8_000, (0, 1, 2), 500, 10, {PENDULUM: 3_000, INVERTED_PENDULUM: 6_000}),
-    "paper": Size(200_000, (0, 1, 2, 3, 4), 5_000, 10, PAPER_STEPS),
+    "quick": Size(600, (0, 1), 2, 2, {}),
+    "cpu": Size(40_000, (0, 1, 2), 20, 10, {PENDULUM: 3_000, INVERTED_PENDULUM: 6_000}),
+    "paper": Size(200_000, (0, 1, 2, 3, 4), 40, 10, PAPER_STEPS),
 }
 """The paper's text prints no lengths of runs: those of its scale are the literature's."""
 
@@ -124,14 +125,15 @@ class DeepFigure:
                 (env,),
                 some,
                 choice.seeds or size.seeds,
-                size.steps_on.get(env, size.steps),
+                steps,
                 scale,
-                size.evaluate_every,
+                steps // size.evaluations,
                 size.evaluation_episodes,
                 overrides,
                 runs,
             )
             for env, some, overrides in chosen
+            for steps in [size.steps_on.get(env, size.steps)]
             if some
         ]
 
