@@ -76,4 +76,13 @@ def write_film(path: Path, frames: Frames) -> None:
 
 
 def _drawing(learner: Learner) -> Any:
-    return make_env(learner.task, render_mode="rgb_array") if isinstance(learner.task, str) else make_env(learner.task)
+    """The task, ready to be drawn; by the camera that follows, where a MuJoCo task has one."""
+    task = learner.task
+    env = make_env(task, render_mode="rgb_array") if isinstance(task, str) else make_env(task)
+    renderer, model = (getattr(env.unwrapped, name, None) for name in ("mujoco_renderer", "model"))
+    if renderer is not None:
+        import mujoco
+
+        camera = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_CAMERA, "track")
+        renderer.camera_id = camera if camera >= 0 else renderer.camera_id
+    return env
