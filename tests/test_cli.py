@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 import mnm.cli
 from mnm.figures import EXACT, FIGURES
 from mnm.figures.base import Verdict
+from mnm.reproduce import write_verdicts
 from mnm.tabular.evaluation import ConvergenceError
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
@@ -676,7 +677,7 @@ def test_json_with_an_odd_entry_is_answered_or_refused(arrays, entry, value):
 
 def test_verdicts_of_other_figures_are_kept(tmp_path):
     first, again, other = (Verdict("claim", "paper", measured, True) for measured in ("1", "2", "3"))
-    mnm.cli.write_verdicts(tmp_path / "verdicts.csv", {"a": [first], "b": [other]})
-    mnm.cli.write_verdicts(tmp_path / "verdicts.csv", {"a": [again]})
+    write_verdicts(tmp_path / "verdicts.csv", {"a": [first], "b": [other]})
+    write_verdicts(tmp_path / "verdicts.csv", {"a": [again]})
     rows = (tmp_path / "verdicts.csv").read_text().splitlines()
     assert rows[1:] == ["b,claim,paper,3,yes", "a,claim,paper,2,yes"]

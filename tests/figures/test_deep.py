@@ -12,7 +12,7 @@ from mnm.analysis.diagnostics import WINDOW
 from mnm.analysis.rollouts import imagined
 from mnm.figures import DEEP, load
 from mnm.figures.base import ANSWERS, stacked, where
-from mnm.figures.deep import HALF_CHEETAH, MEASURED, POSE, PUSHER, SIZES, Choice, compared, curves
+from mnm.figures.deep import HALF_CHEETAH, MEASURED, PUSHER, SIZES, Choice, compared, curves
 from mnm.figures.imagined_rollouts import closer, forward
 from mnm.reproduce import Reproduce, reproduce
 from mnm.sweeping.plan import plan
@@ -253,7 +253,7 @@ def test_a_dry_run_prints_the_updates_per_step_and_trains_nothing(tmp_path, caps
 def test_figures_from_real_runs(tmp_path, capsys):
     """A smoke run of the whole way: train, measure, draw, film, judge."""
     command = Reproduce(
-        ("q_values", "imagined_rollouts"), scale="quick", envs=(HALF_CHEETAH, POSE), seeds=(0,), out=tmp_path
+        ("q_values", "imagined_rollouts"), scale="quick", envs=(HALF_CHEETAH,), seeds=(0,), out=tmp_path
     )
     assert reproduce(command) == 0
     names = {path.name for path in tmp_path.iterdir()}
@@ -261,6 +261,6 @@ def test_figures_from_real_runs(tmp_path, capsys):
     assert {"imagined_rollouts-quick-HalfCheetah.gif", "imagined_rollouts-quick-HalfCheetah.png"} <= names
     verdicts = (tmp_path / "verdicts.csv").read_text()
     assert "imagined_rollouts-quick,HalfCheetah-v4: further than mbpo's model does" in verdicts
-    assert "q_values-quick,DClawPoseRandom-v0: mnm_approx's Q is more accurate" in verdicts
+    assert "q_values-quick,HalfCheetah-v4: mnm_approx's Q is more accurate" in verdicts
     assert reproduce(command) == 0  # finished runs are not made again
-    assert "4 runs: 4 finished" in capsys.readouterr().out
+    assert "2 runs: 2 finished" in capsys.readouterr().out

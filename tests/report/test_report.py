@@ -231,3 +231,16 @@ def test_a_picture_alone_is_a_figure(tmp_path):
     (tmp_path / "three_states.png").write_bytes(PNG)
     (figure,) = read_contents(tmp_path, []).figures
     assert (figure.name, figure.alt) == ("three_states", EXACT["three_states"])
+
+
+def test_a_deep_figure_tells_its_scale_and_what_it_cannot_tell(capsys, tmp_path, results):
+    (results / "gym_benchmark-cpu.png").write_bytes(PNG)
+    with (results / "verdicts.csv").open("a", encoding="utf-8") as file:
+        file.write("gym_benchmark-cpu,HalfCheetah-v4: mnm_approx outperforms sac,-,5 against 4,cannot tell\n")
+    _, page, said = write(capsys, tmp_path, results=results)
+    assert "2 figures" in said
+    assert "1 of 3 claims hold" in page.markup
+    assert '<span class="verdict cannot-tell">? cannot tell</span>' in page.markup
+    assert "SAC (scale cpu)" in page.markup
+    figure = read_contents(results, []).figures[-1]
+    assert (figure.name, figure.verdicts[0].holds) == ("gym_benchmark-cpu", None)
