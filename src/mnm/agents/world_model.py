@@ -75,7 +75,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "outcome_hidden": (32, 32),
         "batch_size": 128,
         "random_steps": 200,
-        "warmup_updates": 300,
+        "warmup_updates": 250,
         "updates_per_step": 2,
         "model_buffer": 20_000,
     },

@@ -46,7 +46,7 @@ PAPER_STEPS = dict.fromkeys((HALF_CHEETAH, HOPPER, WALKER), 300_000) | dict.from
     (PENDULUM, INVERTED_PENDULUM), 20_000
 )
 SIZES = {
-    "quick": Size(600, (0, 1), 2, 2, {}),
+    "quick": Size(600, (0,), 2, 2, {}),
     "cpu": Size(40_000, (0, 1, 2), 20, 10, {PENDULUM: 3_000, INVERTED_PENDULUM: 6_000}),
     "paper": Size(200_000, (0, 1, 2, 3, 4), 40, 10, PAPER_STEPS),
 }
