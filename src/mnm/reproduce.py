@@ -176,6 +176,7 @@ def table_of_runs(sweeps: Sequence[Sweep], scale: str) -> Table:
 def write_all(command: Reproduce, exact: Sequence[str], deep: Mapping[str, Sequence[Trial]]) -> int:
     """Every figure's files, then the table of claims."""
     from mnm.figures import FIGURES
+    from mnm.training.environments import TaskError
     from mnm.training.runs import RunError
 
     verdicts: dict[str, list[Verdict]] = {}
@@ -186,7 +187,7 @@ def write_all(command: Reproduce, exact: Sequence[str], deep: Mapping[str, Seque
         with shown.status(f"{number}/{total} {name}: {FIGURES[name]} ..."):
             try:
                 label, found, pictures = write_one(command, name, deep.get(name))
-            except RunError as error:
+            except (RunError, TaskError) as error:
                 return fail(str(error))
             except OSError as error:
                 return fail(f"--out {command.out}: cannot write {name}: {error.strerror}")

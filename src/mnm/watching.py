@@ -109,7 +109,7 @@ def render(command: Render) -> int:
         imagined = imagine(learner, take)
     except ValueError as error:
         return fail(str(error))
-    frames = [np.hstack(pair) for pair in zip(take.frames, imagined, strict=True)] if imagined else take.frames
+    frames = [np.hstack(pair) for pair in zip(take.frames, imagined, strict=False)] if imagined else take.frames
     try:
         command.out.parent.mkdir(parents=True, exist_ok=True)
         write_film(command.out, frames)
@@ -117,6 +117,10 @@ def render(command: Render) -> int:
         return fail(f"--out {command.out}: {' '.join(str(error).split())}")
     told = ", real left, imagined right" if imagined else ""
     print(f"{command.out}: {len(frames)} frames{told}")
+    if len(frames) < len(take.frames):
+        print(
+            f"mnm: the model left the range of numbers after {len(frames)} steps: the film ends there", file=sys.stderr
+        )
     if not imagined and hasattr(learner.state, "world"):
         print(f"mnm: {learner.task_name} cannot be drawn from an observation: the real film alone", file=sys.stderr)
     learner.close()

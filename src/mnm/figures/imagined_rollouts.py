@@ -22,7 +22,7 @@ from mnm.figures.base import Columns, Verdict, stacked, where
 from mnm.figures.deep import HALF_CHEETAH, PUSHER, DeepFigure, Grid, agents, tasks
 from mnm.figures.style import AGENT_COLOURS, STYLE
 from mnm.training.films import Frames, imagine, play, write_film
-from mnm.training.runs import Run
+from mnm.training.runs import Run, RunError
 from mnm.training.work import trained
 
 OPTIMIST, RIVAL = "mnm_approx", "mbpo"
@@ -73,13 +73,16 @@ def measure(runs: Sequence[Run]) -> Columns:
                 | {"real": PROGRESS[env](real), "model": PROGRESS[env](model)}
             )
             learner.close()
+    if not tables:
+        raise RunError("imagined_rollouts: no run has finished, so there is no model to look at")
     return stacked(*tables)
 
 
 def pairs(runs: Sequence[Run]) -> list[tuple[str, int, list[Run]]]:
     """Task, seed, and the finished runs with it: a model is compared with that of its own seed."""
-    keys = dict.fromkeys((run.env, run.seed) for run in runs)
-    return [(*key, [run for run in runs if (run.env, run.seed) == key]) for key in keys]
+    finished = [run for run in runs if run.finished]
+    keys = dict.fromkeys((run.env, run.seed) for run in finished)
+    return [(*key, [run for run in finished if (run.env, run.seed) == key]) for key in keys]
 
 
 def ahead(columns: Columns) -> NDArray:
@@ -93,13 +96,14 @@ def draw(columns: Columns) -> Figure:
     figure = Figure(figsize=(3.8 * len(names) + 0.4, 3.2), layout="constrained")
     for panel, env in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
         there = where(columns, env=env)
-        edge = np.quantile(np.abs(ahead(there)), 0.98)
+        edge = np.nanquantile(np.abs(ahead(there)), 0.98)
         for agent in agents(there):
             gains = ahead(where(there, agent=agent))
             low, high = interval(gains)
             label = f"{agent}: {gains.mean():+.3f} [{low:+.3f}, {high:+.3f}] m"
             bins = np.linspace(-edge, edge, 41)
-            panel.hist(np.clip(gains, -edge, edge), bins, histtype="step", color=AGENT_COLOURS[agent], label=label)
+            shown = np.clip(gains[np.isfinite(gains)], -edge, edge)
+            panel.hist(shown, bins, histtype="step", color=AGENT_COLOURS[agent], label=label)
             panel.axvline(gains.mean(), color=AGENT_COLOURS[agent], linestyle="--", linewidth=1)
         panel.axvline(0.0, color="0.6", linewidth=1, linestyle=":")
         panel.set(title=env, xlabel=f"metres ahead of reality after {WINDOW} steps", ylabel="stretches")
@@ -136,12 +140,17 @@ def _sign(claim: str, gains: NDArray) -> Verdict:
 def film(runs: Sequence[Run], path: Path) -> list[Path]:
     """For each task, with the first seed: a GIF of reality and both models side by side, and moments of it."""
     written = []
-    for env in dict.fromkeys(run.env for run in runs):
-        _, _, pair = next(found for found in pairs(runs) if found[0] == env)
+    first_seeds = {env: pair for env, _, pair in reversed(pairs(runs))}
+    for env, pair in first_seeds.items():
         learners = {run.algorithm: trained(run.folder) for run in pair}
         first = next(iter(learners.values()))
         take = play(first, FILM_STEPS, pair[0].seed)
-        rows = {"real": take.frames} | {f"{agent}'s model": imagine(model, take) for agent, model in learners.items()}
+        rows = {"real": take.frames}
+        for agent, learner in learners.items():
+            frames = imagine(learner, take)
+            lost = len(take.frames) - len(frames)
+            name = f"{agent}'s model" + (f"\n(no numbers after step {len(frames) - 1})" if lost else "")
+            rows[name] = frames + frames[-1:] * lost
         for learner in learners.values():
             learner.close()
         name = f"{path.name}-{env.partition('-')[0]}"

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mnm.analysis.rollouts import imagined
 from mnm.envs.posing import pose_of
-from mnm.training.environments import Environment, TaskError, episode_seed, make_env, picture
+from mnm.training.environments import Environment, episode_seed, make_env, picture
 from mnm.training.learner import Learner, mode
 
 Frames = list[NDArray[np.uint8]]
@@ -46,7 +46,10 @@ def play(learner: Learner, steps: int, seed: int) -> Take:
 
 
 def imagine(learner: Learner, take: Take) -> Frames:
-    """The same by the learner's model; nothing if it has none, or if the task cannot be drawn from an observation."""
+    """The same by the learner's model, up to where that leaves the range of numbers.
+
+    Nothing if it has none, or if the task cannot be drawn from an observation.
+    """
     env, agent = _drawing(learner), learner.agent(0)
     pose = pose_of(env)
     frames: Frames = []
@@ -55,7 +58,7 @@ def imagine(learner: Learner, take: Take) -> Frames:
         frames.append(picture(env))
         for (after,) in np.asarray(imagined(agent.world, take.first[None], take.actions[:, None]), np.float64):
             if not np.isfinite(after).all():
-                raise TaskError(f"{learner.task_name}: the model left the range of numbers after {len(frames)} steps")
+                break
             pose(env.unwrapped, after)
             frames.append(picture(env))
     env.close()
