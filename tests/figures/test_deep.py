@@ -89,6 +89,16 @@ def test_a_part_of_a_figure_is_drawn_and_judged_too(name, tmp_path):
     figure.judge(part)
 
 
+@pytest.mark.parametrize("name", [name for name in DEEP if name != "imagined_rollouts"])
+def test_runs_that_stopped_before_they_learned_cannot_tell(name, tmp_path):
+    figure, columns = load(name), columns_of(name)
+    first = columns["step"] == STEPS[0]
+    unknown = {measured: np.full(first.sum(), np.nan) for measured in MEASURED}
+    early = {column: values[first] for column, values in columns.items()} | unknown
+    figure.draw(early).savefig(tmp_path / "figure.png")
+    assert not any(verdict.holds for verdict in figure.judge(early))
+
+
 @pytest.mark.parametrize("scale", SIZES)
 @pytest.mark.parametrize("name", DEEP)
 def test_the_runs_of_every_figure_can_be_planned(name, scale, tmp_path):

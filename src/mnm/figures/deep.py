@@ -166,6 +166,12 @@ def last(columns: Columns, name: str) -> NDArray:
     return np.array([values[-1] for _, values in seeds_of(columns, name)])
 
 
+def measured_mean(values: NDArray) -> float:
+    """The mean of what has been measured; nan if nothing has."""
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if known.size else float("nan")
+
+
 def panels(columns: Columns, width: float = 3.4, height: float = 3.0) -> tuple[Figure, list[Axes]]:
     """One panel for each task, with its name."""
     names = tasks(columns)

@@ -21,6 +21,7 @@ from mnm.figures.deep import (
     Grid,
     compared,
     means,
+    measured_mean,
     panels,
     seeds_of,
     tasks,
@@ -43,7 +44,8 @@ def draw(columns: Columns) -> Figure:
         best = lowest(where(columns, env=env, agent=LIKELIHOOD))
         if best.size:
             panel.axhline(best.mean(), color=BLACK, linestyle="--", linewidth=1, label=f"{LIKELIHOOD}'s lowest")
-        panel.set_yscale("log")
+        if (rows["model_error_1"] > 0).any():  # something has been measured
+            panel.set_yscale("log")
     axes[0].set_ylabel("validation error (whitened)")
     axes[0].legend()
     return figure
@@ -51,13 +53,14 @@ def draw(columns: Columns) -> Figure:
 
 def lowest(columns: Columns) -> NDArray:
     """The lowest error of each seed once the policy has begun to learn."""
-    return np.array([np.nanmin(errors[1:]) for _, errors in seeds_of(columns, "model_error_1") if len(errors) > 1])
+    learning = (errors[1:] for _, errors in seeds_of(columns, "model_error_1"))
+    return np.array([np.fmin.reduce(errors, initial=np.nan) for errors in learning])
 
 
 def relative(columns: Columns) -> NDArray:
     """For each seed, the mean over the second half of training of the error over the constant predictor's."""
     shares = columns | {"share": columns["model_error_1"] / columns["constant_error_1"]}
-    return np.array([np.nanmean(values[len(values) // 2 :]) for _, values in seeds_of(shares, "share")])
+    return np.array([measured_mean(values[len(values) // 2 :]) for _, values in seeds_of(shares, "share")])
 
 
 def judge(columns: Columns) -> list[Verdict]:

@@ -19,6 +19,7 @@ from mnm.figures.deep import (
     compared,
     draw_lines,
     means,
+    measured_mean,
     panels,
     seeds_of,
     tasks,
@@ -45,12 +46,12 @@ def draw(columns: Columns) -> Figure:
 def gaps(columns: Columns) -> NDArray:
     """For each seed, the mean over training of |Q - return|."""
     errors = columns | {"gap": np.abs(columns["q_at_start"] - columns["discounted_return"])}
-    return np.array([np.nanmean(values) for _, values in seeds_of(errors, "gap")])
+    return np.array([measured_mean(values) for _, values in seeds_of(errors, "gap")])
 
 
 def jumps(columns: Columns) -> NDArray:
     """For each seed, the mean change of Q between two evaluations."""
-    return np.array([np.nanmean(np.abs(np.diff(values))) for _, values in seeds_of(columns, "q_at_start")])
+    return np.array([measured_mean(np.abs(np.diff(values))) for _, values in seeds_of(columns, "q_at_start")])
 
 
 def judge(columns: Columns) -> list[Verdict]:

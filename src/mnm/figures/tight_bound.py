@@ -22,6 +22,7 @@ from mnm.figures.deep import (
     draw_agents,
     draw_lines,
     means,
+    measured_mean,
     outperforms,
     seeds_of,
     tasks,
@@ -60,7 +61,7 @@ def draw(columns: Columns) -> Figure:
 
 def late_gaps(columns: Columns) -> NDArray:
     """For each seed, the mean over the second half of training of |log return - log Q|."""
-    return np.array([np.nanmean(np.abs(gap[len(gap) // 2 :])) for _, gap in seeds_of(with_gaps(columns), "gap")])
+    return np.array([measured_mean(np.abs(gap[len(gap) // 2 :])) for _, gap in seeds_of(with_gaps(columns), "gap")])
 
 
 def judge(columns: Columns) -> list[Verdict]:
