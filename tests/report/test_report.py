@@ -235,6 +235,8 @@ def test_a_picture_alone_is_a_figure(tmp_path):
 
 def test_a_deep_figure_tells_its_scale_and_what_it_cannot_tell(capsys, tmp_path, results):
     (results / "gym_benchmark-cpu.png").write_bytes(PNG)
+    (results / "gym_benchmark-cpu-Hopper.gif").write_bytes(b"GIF89a...")
+    (results / "gym_benchmark-cpu-Walker.gif").write_bytes(b"no film")
     with (results / "verdicts.csv").open("a", encoding="utf-8") as file:
         file.write("gym_benchmark-cpu,HalfCheetah-v4: mnm_approx outperforms sac,-,5 against 4,cannot tell\n")
     _, page, said = write(capsys, tmp_path, results=results)
@@ -244,3 +246,6 @@ def test_a_deep_figure_tells_its_scale_and_what_it_cannot_tell(capsys, tmp_path,
     assert "SAC (scale cpu)" in page.markup
     figure = read_contents(results, []).figures[-1]
     assert (figure.name, figure.verdicts[0].holds) == ("gym_benchmark-cpu", None)
+    assert list(figure.films) == ["gym_benchmark-cpu-Hopper.gif"]
+    assert "gym_benchmark-cpu-Hopper.gif: HalfCheetah, Hopper" in page.markup
+    assert any("gym_benchmark-cpu-Walker.gif: no GIF picture" in problem for problem in figure.problems)

@@ -15,7 +15,8 @@ from mnm.figures.base import ANSWERS, Columns, Verdict, read_csv
 from mnm.training.runs import CONFIG, Run, read_run
 
 UNREADABLE = (OSError, ValueError, TypeError, OverflowError, csv.Error)
-PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+SIGNATURES = {".png": b"\x89PNG\r\n\x1a\n", ".gif": b"GIF8"}
+"""How a picture's file begins, by its ending."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class FoundFigure:
     verdicts: Sequence[Verdict]
     png: str | None
     """A data URI."""
+    films: Mapping[str, str]
+    """Its further pictures, films among them: data URIs by name."""
     columns: Columns
     problems: Sequence[str]
 
@@ -89,26 +92,31 @@ def read_verdicts(path: Path) -> dict[str, list[Verdict]]:
 def read_figure(results: Path, name: str, verdicts: Sequence[Verdict]) -> FoundFigure:
     """A figure's picture and columns."""
     if name not in titles():  # a name out of a file is no path
-        return FoundFigure(name, verdicts, None, {}, [f"there is no figure {name!r}"])
-    problems, png, columns = [], None, {}
-    picture, table = results / f"{name}.png", results / f"{name}.csv"
-    try:
-        png = data_uri(picture) if picture.exists() else None
-    except UNREADABLE as error:
-        problems.append(f"{picture}: {error}")
+        return FoundFigure(name, verdicts, None, {}, {}, [f"there is no figure {name!r}"])
+    problems: list[str] = []
+    pictures: dict[str, str] = {}
+    columns: Columns = {}
+    further = (path for ending in SIGNATURES for path in results.glob(f"{name}-*{ending}") if path.stem not in titles())
+    for picture in (results / f"{name}.png", *sorted(further)):
+        try:
+            if picture.exists():
+                pictures[picture.name] = data_uri(picture)
+        except UNREADABLE as error:
+            problems.append(f"{picture}: {error}")
+    png, table = pictures.pop(f"{name}.png", None), results / f"{name}.csv"
     try:
         columns = read_csv(table) if table.exists() else {}
     except UNREADABLE as error:
         problems.append(f"{table}: {error}")
-    return FoundFigure(name, verdicts, png, columns, problems)
+    return FoundFigure(name, verdicts, png, pictures, columns, problems)
 
 
-def data_uri(png: Path) -> str:
+def data_uri(picture: Path) -> str:
     """The picture as an address that holds it."""
-    content = png.read_bytes()
-    if not content.startswith(PNG_SIGNATURE):
-        raise ValueError("no PNG picture")
-    return "data:image/png;base64," + b64encode(content).decode("ascii")
+    content, ending = picture.read_bytes(), picture.suffix
+    if not content.startswith(SIGNATURES[ending]):
+        raise ValueError(f"no {ending[1:].upper()} picture")
+    return f"data:image/{ending[1:]};base64," + b64encode(content).decode("ascii")
 
 
 def read_runs(folders: Iterable[Path]) -> tuple[list[Run], list[str]]:
