@@ -110,3 +110,17 @@ def test_the_nearest_flag_is_named(capsys):
     with pytest.raises(SystemExit):
         train(["sac", "--env", "Pendulum-v1", "--btch-size", "3"])
     assert "--batch-size" in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize("seeds", [[], [1], [1, 2], ["0"]])
+def test_seeds_together_without_the_run_s_own_are_refused(somewhere, seeds, capsys):
+    config = {
+        "algorithm": "sac", "env": "Pendulum-v1", "seed": 0, "name": "Task", "seeds_together": seeds, "steps": 100,
+        "scale": "quick", "evaluate_every": 50, "evaluation_episodes": 1, "checkpoint_minutes": 2.0, "wandb": False,
+        "settings": {},
+    }  # fmt: skip
+    folder = somewhere / "Task-seed0"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config))
+    assert code_of(["resume", str(folder)]) == 2
+    assert f"seeds_together is {seeds}, without the run's own seed 0" in capsys.readouterr().err

@@ -151,6 +151,8 @@ def work(learner: Learner, folders: Sequence[Path], config: Mapping[str, Any]) -
 def _together(run: Run) -> list[Run]:
     """The run and those that were trained with it as one program, in their order."""
     seeds = run.config.get("seeds_together", [run.seed])
+    if run.seed not in seeds:
+        raise RunError(f"{run.folder / CONFIG}: seeds_together is {seeds}, without the run's own seed {run.seed}")
     if len(seeds) == 1:
         return [run]
     return [read_run(run.folder.parent / f"{run.config['name']}-seed{seed}") for seed in seeds]
