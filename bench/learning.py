@@ -19,7 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mnm.figures.base import write_csv
-from mnm.figures.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED, SKY, STYLE, YELLOW
+from mnm.figures.style import AGENT_COLOURS, STYLE
 from mnm.sweeping.trials import ONE_THREAD
 from mnm.training.metrics import read_metrics
 
@@ -41,16 +41,6 @@ EXPERIMENTS = (
     (PENDULUM, "sac", FIVE, ()),
     (INVERTED, "mnm_approx", FIVE, ()),
 )
-COLOURS = {
-    "sac": ORANGE,
-    "mbpo": GREEN,
-    "mnm_approx": BLUE,
-    "mnm": BLACK,
-    "mnm_tight": RED,
-    "vmbpo": SKY,
-    "vaml": PURPLE,
-    "value_weighted": YELLOW,
-}
 
 
 def folder(task: str, agent: str, seed: int) -> Path:
@@ -137,8 +127,8 @@ def draw() -> None:
 def draw_agent(panel: Axes, agent: str, curves: list[tuple[np.ndarray, np.ndarray]]) -> None:
     """Every seed thin, their mean thick."""
     for steps, returns in curves:
-        panel.plot(steps, returns, color=COLOURS[agent], alpha=0.3, linewidth=0.8)
-    panel.plot(curves[0][0], np.mean([r for _, r in curves], axis=0), color=COLOURS[agent], label=agent)
+        panel.plot(steps, returns, color=AGENT_COLOURS[agent], alpha=0.3, linewidth=0.8)
+    panel.plot(curves[0][0], np.mean([r for _, r in curves], axis=0), color=AGENT_COLOURS[agent], label=agent)
 
 
 def table_row(task: str, agent: str, tables: list[dict[str, list[float]]]) -> str:

@@ -194,6 +194,14 @@ def test_a_model_ahead_of_reality_is_optimistic_and_one_behind_is_not():
     assert set(found.values()) == {"no"}
 
 
+def test_models_are_compared_on_the_seeds_that_both_agents_have():
+    columns = stretches({"mnm_approx": 0.05, "mbpo": 0.01})
+    keep = (columns["agent"] == "mnm_approx") | (columns["seed"] == 1)
+    found = load("imagined_rollouts").judge({name: column[keep] for name, column in columns.items()})
+    assert [verdict.measured.split("over ")[1] for verdict in found] == ["120 states", "60 states"] * 2
+    assert all(verdict.holds for verdict in found)
+
+
 def test_progress_is_metres_forward_or_closer():
     observations = np.zeros((WINDOW + 1, 2, 23))
     observations[1:, 0, 8] = 2.0  # the first row runs at 2 m/s

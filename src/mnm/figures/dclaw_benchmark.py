@@ -14,20 +14,18 @@ from mnm.figures.deep import (
     Grid,
     draw_agents,
     outperforms,
+    rows_of_panels,
     tasks,
 )
 
 
 def draw(columns: Columns) -> Figure:
     """A column for each task: returns above, the share of episodes that end in success below."""
-    names = tasks(columns)
-    figure = Figure(figsize=(3.2 * len(names) + 0.4, 4.8), layout="constrained")
-    axes = figure.subplots(2, len(names), squeeze=False, sharex="col")
-    for (upper, lower), env in zip(axes.T, names, strict=True):
+    figure, axes = rows_of_panels(columns, 2, (3.2, 4.8))
+    for (upper, lower), env in zip(axes.T, tasks(columns), strict=True):
         draw_agents(upper, where(columns, env=env), "return")
         draw_agents(lower, where(columns, env=env), "success")
-        upper.set_title(env.removeprefix("mnm/"))
-        lower.set(xlabel="real steps", ylim=(-0.05, 1.05))
+        lower.set_ylim(-0.05, 1.05)
     axes[0, 0].set_ylabel("evaluation return")
     axes[1, 0].set_ylabel("episodes ending in success")
     axes[0, 0].legend()

@@ -172,14 +172,27 @@ def measured_mean(values: NDArray) -> float:
     return float(known.mean()) if known.size else float("nan")
 
 
-def panels(columns: Columns, width: float = 3.4, height: float = 3.0) -> tuple[Figure, list[Axes]]:
+def both(columns: Columns, first: str, second: str) -> list[tuple[str, Columns, Columns]]:
+    """The tasks that two agents ran, and the rows of each there."""
+    shared = [env for env in tasks(columns) if {first, second} <= set(agents(where(columns, env=env)))]
+    return [(env, where(columns, env=env, agent=first), where(columns, env=env, agent=second)) for env in shared]
+
+
+def panels(columns: Columns, width: float = 3.4) -> tuple[Figure, list[Axes]]:
     """One panel for each task, with its name."""
+    figure, ((*axes,),) = rows_of_panels(columns, 1, (width, 3.0))
+    return figure, axes
+
+
+def rows_of_panels(columns: Columns, rows: int, size: tuple[float, float]) -> tuple[Figure, NDArray]:
+    """A column of panels for each task, with its name; `size` is that of a column."""
     names = tasks(columns)
-    figure = Figure(figsize=(width * len(names) + 0.4, height), layout="constrained")
-    axes = figure.subplots(1, len(names), squeeze=False)[0]
-    for panel, env in zip(axes, names, strict=True):
-        panel.set(title=env.removeprefix("mnm/"), xlabel="real steps")
-    return figure, list(axes)
+    figure = Figure(figsize=(size[0] * len(names) + 0.4, size[1]), layout="constrained")
+    axes = figure.subplots(rows, len(names), squeeze=False, sharex="col")
+    for column, env in zip(axes.T, names, strict=True):
+        column[0].set_title(env.removeprefix("mnm/"))
+        column[-1].set_xlabel("real steps")
+    return figure, axes
 
 
 def draw_lines(panel: Axes, columns: Columns, name: str, label: str, colour: str, linestyle: str = "-") -> None:
@@ -224,17 +237,15 @@ def compared(better: NDArray, worse: NDArray) -> tuple[bool | None, str]:
 def outperforms(columns: Columns, better: str, worse: str, paper: str) -> list[Verdict]:
     """For each task that both agents ran: whether the first's last returns are above the second's."""
     verdicts = []
-    for env in tasks(columns):
-        there = where(columns, env=env)
-        if {better, worse} <= set(agents(there)):
-            scores = [last(where(there, agent=agent), "return") for agent in (better, worse)]
-            holds, p = compared(*scores)
-            verdicts.append(
-                Verdict(
-                    f"{env.removeprefix('mnm/')}: {better} outperforms {worse}",
-                    paper,
-                    f"last return {means(scores[0])} against {means(scores[1])}, {p}",
-                    holds,
-                )
+    for env, *rows in both(columns, better, worse):
+        ours, theirs = (last(part, "return") for part in rows)
+        holds, p = compared(ours, theirs)
+        verdicts.append(
+            Verdict(
+                f"{env.removeprefix('mnm/')}: {better} outperforms {worse}",
+                paper,
+                f"last return {means(ours)} against {means(theirs)}, {p}",
+                holds,
             )
+        )
     return verdicts

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from mnm.figures.base import Columns, Verdict, where
+from mnm.figures.base import Columns, Verdict
 from mnm.figures.deep import (
     HALF_CHEETAH,
     HOPPER,
     WALKER,
     DeepFigure,
     Grid,
-    agents,
+    both,
     compared,
     draw_returns,
     last,
     means,
     outperforms,
-    tasks,
 )
 
 PAPER_P = "p = 0.04, 0.00, 0.03 on the three tasks"
@@ -33,19 +32,17 @@ def judge(columns: Columns) -> list[Verdict]:
 def on_par(columns: Columns) -> list[Verdict]:
     """MnM-approx against MBPO: no if it is worse by the test, yes if its mean is as high, else cannot tell."""
     verdicts = []
-    for env in tasks(columns):
-        there = where(columns, env=env)
-        if {"mnm_approx", "mbpo"} <= set(agents(there)):
-            ours, theirs = (last(where(there, agent=agent), "return") for agent in ("mnm_approx", "mbpo"))
-            worse, p = compared(theirs, ours)
-            verdicts.append(
-                Verdict(
-                    f"{env}: mnm_approx is on par with mbpo",
-                    "roughly on par",
-                    f"last return {means(ours)} against {means(theirs)}, that it is worse: {p}",
-                    False if worse else True if ours.mean() >= theirs.mean() else None,
-                )
+    for env, *rows in both(columns, "mnm_approx", "mbpo"):
+        ours, theirs = (last(part, "return") for part in rows)
+        worse, p = compared(theirs, ours)
+        verdicts.append(
+            Verdict(
+                f"{env}: mnm_approx is on par with mbpo",
+                "roughly on par",
+                f"last return {means(ours)} against {means(theirs)}, that it is worse: {p}",
+                False if worse else True if ours.mean() >= theirs.mean() else None,
             )
+        )
     return verdicts
 
 

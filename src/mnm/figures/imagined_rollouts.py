@@ -125,8 +125,11 @@ def judge(columns: Columns) -> list[Verdict]:
         gains = {agent: ahead(where(there, agent=agent)) for agent in agents(there)}
         if OPTIMIST in gains:
             verdicts.append(_sign(f"{env}: mnm_approx's model moves further towards the reward", gains[OPTIMIST]))
-        if {OPTIMIST, RIVAL} <= set(gains):
-            more = gains[OPTIMIST] - gains[RIVAL]
+        paired = [where(there, agent=agent) for agent in (OPTIMIST, RIVAL)]
+        seeds = np.intersect1d(paired[0]["seed"], paired[1]["seed"])  # a run may be missing: it has no partner then
+        if seeds.size:
+            ours, theirs = (ahead(rows)[np.isin(rows["seed"], seeds)] for rows in paired)
+            more = ours - theirs
             verdicts.append(_sign(f"{env}: further than mbpo's model does", more))
     return verdicts
 

@@ -16,6 +16,7 @@ from mnm.figures.deep import (
     DeepFigure,
     Grid,
     agents,
+    both,
     compared,
     draw_lines,
     means,
@@ -57,23 +58,21 @@ def jumps(columns: Columns) -> NDArray:
 def judge(columns: Columns) -> list[Verdict]:
     """Accurate: close to the return. Stable: little change from one evaluation to the next."""
     verdicts = []
-    for env in tasks(columns):
-        rows = [where(columns, env=env, agent=agent) for agent in AGENTS]
-        if all(len(part["step"]) for part in rows):
-            for word, unit, measure in (
-                ("accurate", "mean |Q - return|", gaps),
-                ("stable", "mean change of Q between evaluations", jumps),
-            ):
-                ours, theirs = (measure(part) for part in rows)
-                holds, p = compared(-ours, -theirs)
-                verdicts.append(
-                    Verdict(
-                        f"{env.removeprefix('mnm/')}: mnm_approx's Q is more {word} than mbpo's",
-                        "more accurate and more stable; MBPO's peaks early",
-                        f"{unit} {means(ours, 1)} against {means(theirs, 1)}, {p}",
-                        holds,
-                    )
+    for env, *rows in both(columns, *AGENTS):
+        for word, unit, measure in (
+            ("accurate", "mean |Q - return|", gaps),
+            ("stable", "mean change of Q between evaluations", jumps),
+        ):
+            ours, theirs = (measure(part) for part in rows)
+            holds, p = compared(-ours, -theirs)
+            verdicts.append(
+                Verdict(
+                    f"{env.removeprefix('mnm/')}: mnm_approx's Q is more {word} than mbpo's",
+                    "more accurate and more stable; MBPO's peaks early",
+                    f"{unit} {means(ours, 1)} against {means(theirs, 1)}, {p}",
+                    holds,
                 )
+            )
     return verdicts
 
 

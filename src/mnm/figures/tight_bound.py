@@ -18,12 +18,14 @@ from mnm.figures.deep import (
     DeepFigure,
     Grid,
     agents,
+    both,
     compared,
     draw_agents,
     draw_lines,
     means,
     measured_mean,
     outperforms,
+    rows_of_panels,
     seeds_of,
     tasks,
 )
@@ -41,18 +43,15 @@ def with_gaps(columns: Columns) -> Columns:
 
 def draw(columns: Columns) -> Figure:
     """Returns above; below, how far Q as a bound lies under the log of the return."""
-    names, columns = tasks(columns), with_gaps(columns)
-    figure = Figure(figsize=(3.4 * len(names) + 0.4, 4.8), layout="constrained")
-    axes = figure.subplots(2, len(names), squeeze=False, sharex="col")
-    for (upper, lower), env in zip(axes.T, names, strict=True):
+    columns = with_gaps(columns)
+    figure, axes = rows_of_panels(columns, 2, (3.4, 4.8))
+    for (upper, lower), env in zip(axes.T, tasks(columns), strict=True):
         there = where(columns, env=env)
         draw_agents(upper, there, "return")
         for agent in agents(there):
             if agent in BOUNDS:
                 draw_lines(lower, where(there, agent=agent), "gap", agent, AGENT_COLOURS[agent])
         lower.axhline(0.0, color="0.6", linewidth=1, linestyle=":")
-        upper.set_title(env.removeprefix("mnm/"))
-        lower.set_xlabel("real steps")
     axes[0, 0].set_ylabel("evaluation return")
     axes[1, 0].set_ylabel("log return - log Q (nats)")
     axes[0, 0].legend()
@@ -70,19 +69,17 @@ def judge(columns: Columns) -> list[Verdict]:
         *outperforms(columns, "mnm_tight", "mnm", "left open"),
         *outperforms(columns, "mnm_tight", "mnm_approx", "left open"),
     ]
-    for env in tasks(columns):
-        rows = [where(columns, env=env, agent=agent) for agent in BOUNDS]
-        if all(len(part["step"]) for part in rows):
-            tight, plain = map(late_gaps, rows)
-            holds, p = compared(-tight, -plain)
-            verdicts.append(
-                Verdict(
-                    f"{env.removeprefix('mnm/')}: mnm_tight's Q is closer to the log return than mnm's",
-                    "left open",
-                    f"|log return - log Q| {means(tight, 2)} against {means(plain, 2)} nats, {p}",
-                    holds,
-                )
+    for env, *rows in both(columns, *BOUNDS):
+        tight, plain = map(late_gaps, rows)
+        holds, p = compared(-tight, -plain)
+        verdicts.append(
+            Verdict(
+                f"{env.removeprefix('mnm/')}: mnm_tight's Q is closer to the log return than mnm's",
+                "left open",
+                f"|log return - log Q| {means(tight, 2)} against {means(plain, 2)} nats, {p}",
+                holds,
             )
+        )
     return verdicts
 
 
