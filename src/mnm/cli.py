@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from mnm.compare import Compare, compare
-from mnm.messages import fail
+from mnm.messages import console, fail
 from mnm.report import Report, report
 from mnm.reproduce import Reproduce, reproduce
 from mnm.sweep import Sweep, shield_overrides, sweep
@@ -172,7 +172,7 @@ def solve(command: Solve) -> int:
     if answer is not None:
         print(json.dumps(answer, allow_nan=False))
     else:
-        print_report(Console(width=None if sys.stdout.isatty() else 140), report)
+        print_report(console(), report)
     return 0
 
 

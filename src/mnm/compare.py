@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -26,7 +25,7 @@ from mnm.analysis.statistics import (
     probability_of_improvement,
     smallest_possible_p,
 )
-from mnm.messages import fail, nearest
+from mnm.messages import console, fail, nearest
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
 
 COVERAGE = {2: 52, 3: 73, 4: 86}
 """How often, in percent, the 95 % interval of so few seeds holds the true value, if scores are normal."""
-WIDTH = 140
-"""Of tables that go to a file or a pipe."""
 
 
 @dataclass(frozen=True)
@@ -128,8 +125,6 @@ class Comparison:
 
 def compare(command: Compare) -> int:
     """The exit code: 0, 2 bad input."""
-    from rich.console import Console
-
     from mnm.training.runs import RunError, find_runs
 
     if not command.paths:
@@ -145,8 +140,7 @@ def compare(command: Compare) -> int:
     if command.json:
         print(json.dumps(_without_nan(as_json(comparisons, command.metric, notes)), allow_nan=False))
         return 0
-    console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False, markup=False)
-    print_report(console, comparisons, command.metric, notes)
+    print_report(console(markup=False), comparisons, command.metric, notes)
     if command.png is not None:
         print(f"curves: {command.png}")
     return 0

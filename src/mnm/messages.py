@@ -5,9 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 BAD_INPUT = 2
 """The exit code."""
+WIDTH = 160
+"""Of tables that do not go to a terminal."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -20,3 +26,10 @@ def fail(message: str) -> int:
     """Say what is wrong with the input, in one line."""
     print(f"mnm: {' '.join(message.split())}", file=sys.stderr)
     return BAD_INPUT
+
+
+def console(*, markup: bool = True) -> Console:
+    """For tables: as wide as the terminal; in a file or a pipe wide enough for all of them."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False, markup=markup)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from mnm.messages import fail, nearest
+from mnm.messages import console, fail, nearest
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -220,13 +220,6 @@ def write_one(
         raise RunError(f"{name}: no run has measured anything: see the logs in {runs_folder(command)}")
     verdicts, pictures = figure.write(measured, command.out, command.scale)
     return f"{name}-{command.scale}", verdicts, pictures
-
-
-def console() -> Console:
-    """As wide as the terminal, or wide enough for the tables."""
-    from rich.console import Console
-
-    return Console(width=None if sys.stdout.isatty() else 140, highlight=False)
 
 
 def print_verdicts(console: Console, verdicts: Mapping[str, Sequence[Verdict]]) -> None:

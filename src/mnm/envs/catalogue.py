@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
-from rich.console import Console
 from rich.table import Table
 
 from mnm.envs import TASKS
-from mnm.messages import fail
+from mnm.messages import console, fail
 from mnm.training.environments import TaskError, make_env, picture
 
 
 def describe(task: str | None, png: Path | None) -> int:
     """The exit code: 0, 1 failed, 2 bad input."""
-    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
     if task is None:
         if png is not None:
             return fail("--png draws one task: name it, as in mnm envs mnm/DClawTurnRandom-v0 --png claw.png")
-        console.print(table())
+        console().print(table())
         print("Any other Gymnasium id works too: mnm envs ID, mnm train AGENT --env ID")
         return 0
     try:

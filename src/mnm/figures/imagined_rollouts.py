@@ -122,21 +122,27 @@ def judge(columns: Columns) -> list[Verdict]:
     verdicts = []
     for env in tasks(columns):
         there = where(columns, env=env)
-        gains = {agent: ahead(where(there, agent=agent)) for agent in agents(there)}
-        if OPTIMIST in gains:
-            verdicts.append(_sign(f"{env}: mnm_approx's model moves further towards the reward", gains[OPTIMIST]))
-        paired = [where(there, agent=agent) for agent in (OPTIMIST, RIVAL)]
-        seeds = np.intersect1d(paired[0]["seed"], paired[1]["seed"])  # a run may be missing: it has no partner then
-        if seeds.size:
-            ours, theirs = (ahead(rows)[np.isin(rows["seed"], seeds)] for rows in paired)
-            more = ours - theirs
+        ours, theirs = (by_seed(where(there, agent=agent)) for agent in (OPTIMIST, RIVAL))
+        if ours:
+            verdicts.append(_sign(f"{env}: mnm_approx's model moves further towards the reward", list(ours.values())))
+        more = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]  # a run may be missing
+        if more:
             verdicts.append(_sign(f"{env}: further than mbpo's model does", more))
     return verdicts
 
 
-def _sign(claim: str, gains: NDArray) -> Verdict:
+def by_seed(columns: Columns) -> dict[int, NDArray]:
+    """Of each seed's stretches, how much further the model moves than reality."""
+    return {int(seed): ahead(where(columns, seed=seed)) for seed in np.unique(columns["seed"])}
+
+
+def _sign(claim: str, seeds: Sequence[NDArray]) -> Verdict:
+    gains = np.concatenate(seeds)
     low, high = interval(gains)
-    measured = f"{gains.mean():+.4f} m [{low:+.4f}, {high:+.4f}] in {WINDOW} steps, over {len(gains)} states"
+    measured = (
+        f"{gains.mean():+.4f} m [{low:+.4f}, {high:+.4f}] in {WINDOW} steps, over {len(gains)} states; by seed"
+        f" {', '.join(f'{one.mean():+.4f}' for one in seeds)}"
+    )
     return Verdict(claim, "seen in pictures", measured, True if low > 0 else False if high < 0 else None)
 
 

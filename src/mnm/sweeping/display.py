@@ -8,11 +8,11 @@ from collections import Counter
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from mnm.messages import console
 from mnm.sweeping.trials import Record, State
 
 COLOURS = {State.RUNNING: "blue", State.FINISHED: "green", State.FAILED: "red", State.STOPPED: "yellow"}
@@ -95,7 +95,7 @@ def cells(record: Record) -> tuple[Text, Text, str, str]:
 
 def print_report(records: list[Record]) -> None:
     """The table, then each failure with its reason and the last lines of its log."""
-    Console(width=None if sys.stdout.isatty() else 140, highlight=False).print(final_table(records))
+    console().print(final_table(records))
     for record in records:
         if record.state is State.FAILED:
             print(f"\n{record.trial.name} failed, {record.why}. The end of {record.trial.log}:")
