@@ -156,8 +156,11 @@ def test_a_model_that_wanders_off_is_not_stable():
     steady = figure_rows("model_stability", {})
     assert answers("model_stability", steady)[claim] == "yes"
     wandered = {"mnm_approx": np.array([0.2, 0.1, 0.1, 0.5])}
-    found = answers("model_stability", figure_rows("model_stability", {}, model_error_1=wandered))
+    columns = figure_rows("model_stability", {}, model_error_1=wandered)
+    found = answers("model_stability", columns)
     assert found[claim] == "no"
+    (measured,) = [verdict.measured for verdict in load("model_stability").judge(columns) if verdict.claim == claim]
+    assert measured.startswith("0 of 3 seeds end within 2 times their lowest error; mbpo's 3 of 3")
     assert found["DrawerOpen-v0: mnm_approx's model is more accurate than mbpo's"] == "no"
 
 

@@ -221,8 +221,10 @@ def draw_returns(columns: Columns) -> Figure:
     return figure
 
 
-def means(values: NDArray, digits: int = 0) -> str:
-    """'mean (by seed)'."""
+def means(values: NDArray, digits: int | None = None) -> str:
+    """'mean (by seed)'; returns in the hundreds need no decimals, small ones need one."""
+    if digits is None:
+        digits = 0 if np.abs(values).max() >= 100 else 1
     listed = ", ".join(f"{value:.{digits}f}" for value in values)
     return f"{values.mean():.{digits}f} ({listed})"
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 from numpy.typing import NDArray
 
 from mnm.figures.base import Columns, Verdict, where
@@ -54,6 +55,11 @@ def late(lines: Sequence[tuple[NDArray, NDArray]]) -> NDArray:
     return np.array([measured_mean(values[len(values) // 2 :]) for _, values in lines])
 
 
+def stable_seeds(lines: Sequence[tuple[NDArray, NDArray]]) -> int:
+    """How many seeds' models end near their own lowest error."""
+    return int((np.array([values[-1] for _, values in lines]) <= WANDERED * lowest(lines)).sum())
+
+
 def draw(columns: Columns) -> Figure:
     """A line for each seed of MnM-approx; dashed, the lowest error of the likelihood model, averaged over seeds."""
     figure, axes = panels(columns)
@@ -68,6 +74,9 @@ def draw(columns: Columns) -> Figure:
             )
         if any((values > 0).any() for _, values in ours):  # something has been measured
             panel.set_yscale("log")
+            panel.yaxis.set_minor_locator(LogLocator(subs=(3,)))
+            panel.yaxis.set_major_formatter("{x:g}")
+            panel.yaxis.set_minor_formatter("{x:g}")
     axes[0].set_ylabel("validation error / constant predictor's")
     axes[0].legend()
     return figure
@@ -81,13 +90,14 @@ def judge(columns: Columns) -> list[Verdict]:
         ours, theirs = shares(columns, env, MODEL), shares(columns, env, LIKELIHOOD)
         if ours:
             ends = np.array([values[-1] for _, values in ours])
-            stable = int((ends <= WANDERED * lowest(ours)).sum())
+            stable = stable_seeds(ours)
+            rival = f"; {LIKELIHOOD}'s {stable_seeds(theirs)} of {len(theirs)}" if theirs else ""
             verdicts.append(
                 Verdict(
                     f"{name}: {MODEL}'s model trains stably",
                     "stably; on DrawerOpen 3 of 5 seeds",
-                    f"{stable} of {len(ends)} seeds end within {WANDERED:g} times their lowest error; at the end"
-                    f" {means(ends, 3)} of a constant predictor's",
+                    f"{stable} of {len(ends)} seeds end within {WANDERED:g} times their lowest error{rival}; at the"
+                    f" end {means(ends, 3)} of a constant predictor's",
                     stable == len(ends),
                 )
             )
