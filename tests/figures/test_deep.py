@@ -52,11 +52,12 @@ def stretches(ahead):
     noise = np.random.default_rng(0).normal(0, 0.01, 60)
     return stacked(
         *(
-            {"env": env, "agent": agent, "seed": seed, "stretch": np.arange(60), "real": noise}
+            {"env": env, "agent": agent, "seed": seed, "actions_of": actor, "stretch": np.arange(60), "real": noise}
             | {"model": noise + gain + 0.02 * np.sin(np.arange(60))}
             for env in (PUSHER, HALF_CHEETAH)
             for agent, gain in ahead.items()
             for seed in range(2)
+            for actor in ahead
         )
     )
 
@@ -200,9 +201,10 @@ def test_a_model_ahead_of_reality_is_optimistic_and_one_behind_is_not():
 def test_models_are_compared_on_the_seeds_that_both_agents_have():
     columns = stretches({"mnm_approx": 0.05, "mbpo": 0.01})
     keep = (columns["agent"] == "mnm_approx") | (columns["seed"] == 1)
+    keep &= (columns["actions_of"] == "mnm_approx") | (columns["seed"] == 1)
     found = load("imagined_rollouts").judge({name: column[keep] for name, column in columns.items()})
     counted = [verdict.measured.split("over ")[1].split(";")[0] for verdict in found]
-    assert counted == ["120 states", "60 states"] * 2
+    assert counted == ["180 states", "60 states", "120 states"] * 2
     assert all(verdict.holds for verdict in found)
 
 
@@ -212,7 +214,16 @@ def test_a_seed_that_says_otherwise_leaves_the_optimism_untold():
     columns["model"] = columns["model"] - 0.045 * odd
     found = answers("imagined_rollouts", columns)
     assert found[f"{PUSHER}: mnm_approx's model moves further towards the reward"] == "yes"
-    assert found[f"{PUSHER}: further than mbpo's model does"] == "cannot tell"
+    assert found[f"{PUSHER}: it moves further than mbpo's model does"] == "cannot tell"
+
+
+def test_a_model_that_flatters_its_own_policy_only_is_not_called_optimistic_on_other_actions():
+    columns = stretches({"mnm_approx": 0.05, "mbpo": 0.01})
+    others = (columns["agent"] == "mnm_approx") & (columns["actions_of"] == "mbpo")
+    columns["model"] = columns["model"] - 0.06 * others
+    found = answers("imagined_rollouts", columns)
+    assert found[f"{PUSHER}: mnm_approx's model moves further towards the reward"] == "yes"
+    assert found[f"{PUSHER}: it does so on mbpo's actions too"] == "no"
 
 
 def test_progress_is_metres_forward_or_closer():
@@ -291,7 +302,7 @@ def test_figures_from_real_runs(tmp_path, capsys):
     assert {"q_values-quick.csv", "q_values-quick.png", "verdicts.csv", "runs"} <= names
     assert {"imagined_rollouts-quick-HalfCheetah.gif", "imagined_rollouts-quick-HalfCheetah.png"} <= names
     verdicts = (tmp_path / "verdicts.csv").read_text()
-    assert "imagined_rollouts-quick,HalfCheetah-v4: further than mbpo's model does" in verdicts
+    assert "imagined_rollouts-quick,HalfCheetah-v4: it moves further than mbpo's model does" in verdicts
     assert "q_values-quick,HalfCheetah-v4: mnm_approx's Q is more accurate" in verdicts
     assert reproduce(command) == 0  # finished runs are not made again
     assert "2 runs: 2 finished" in capsys.readouterr().out
