@@ -80,7 +80,20 @@ def test_whitening_of_part_of_the_rows_and_of_a_constant():
     data = jnp.array([[1.0, 7.0], [3.0, 7.0], [100.0, 100.0]])
     whitening = Whitening.of(data, used=jnp.array([1.0, 1.0, 0.0]))
     np.testing.assert_allclose(whitening.mean, [2.0, 7.0])
-    np.testing.assert_allclose(whitening.std, [1.0, 1.0])
+    np.testing.assert_allclose(whitening.std, [1.0, 0.0])
+    np.testing.assert_allclose(whitening.whiten(data), [[-1.0, 0.0], [1.0, 0.0], [98.0, 93.0]])
+    np.testing.assert_allclose(whitening.restore(jnp.array([[-1.0, 5.0]])), [[1.0, 7.0]])
+
+
+def test_rewhitening_of_what_had_never_varied_and_of_what_no_longer_does():
+    network, data = MLP(KEY, (2, 8, 2)), jax.random.normal(KEY, (10, 2))
+    still, varied = Whitening(jnp.zeros(2), jnp.array([0.0, 2.0])), Whitening(jnp.ones(2), jnp.array([0.5, 0.0]))
+    there = rewhitened_inputs(network, still, varied)
+    np.testing.assert_allclose(there(varied.whiten(data)), network(still.whiten(data)), atol=1e-4)
+    there = rewhitened_outputs(network, still, varied)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(there))
+    before, after = network(data)[:, 0], varied.restore(there(data))[:, 0]
+    np.testing.assert_allclose(after, before, atol=1e-4)  # in its own units the network had said nothing, or noise
 
 
 def test_every_row_goes_through_one_member():

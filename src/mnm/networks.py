@@ -62,6 +62,12 @@ class Whitening(eqx.Module):
 
     mean: Float[Array, " dim"]
     std: Float[Array, " dim"]
+    """0 where the data never varied."""
+
+    @property
+    def unit(self) -> Float[Array, " dim"]:
+        """What whitened data are measured in: the std; a coordinate that never varied keeps its units."""
+        return jnp.where(self.std > 0, self.std, 1.0)
 
     @classmethod
     def identity(cls, dim: int) -> Whitening:
@@ -70,19 +76,22 @@ class Whitening(eqx.Module):
 
     @classmethod
     def of(cls, data: Float[Array, "rows dim"], used: Float[Array, " rows"] | None = None) -> Whitening:
-        """The statistics of the rows (those with `used` = 1); a coordinate that never varies keeps its units."""
+        """The statistics of the rows (those with `used` = 1)."""
         weights = jnp.ones(len(data)) if used is None else used
         weights = weights[:, None] / jnp.maximum(weights.sum(), 1.0)
         mean = (weights * data).sum(axis=0)
         std = jnp.sqrt((weights * (data - mean) ** 2).sum(axis=0))
-        return cls(mean, jnp.where(std > SMALLEST_STD, std, 1.0))
+        return cls(mean, jnp.where(std > SMALLEST_STD, std, 0.0))
 
     def whiten(self, data: Float[Array, "*batch dim"]) -> Float[Array, "*batch dim"]:
         """(data - mean) / std."""
-        return (data - self.mean) / self.std
+        return (data - self.mean) / self.unit
 
     def restore(self, whitened: Float[Array, "*batch dim"]) -> Float[Array, "*batch dim"]:
-        """whitened * std + mean."""
+        """whitened * std + mean: what never varied is predicted exactly, whatever a network says.
+
+        A goal that stays put would drift otherwise, in a model's units of 1, and carry a rollout away.
+        """
         return whitened * self.std + self.mean
 
 
@@ -162,8 +171,8 @@ class GaussianDynamics(eqx.Module):
 def rewhitened_inputs(network: MLP, before: Whitening, after: Whitening) -> MLP:
     """The same function of the data, for inputs that are whitened by other statistics than before."""
     weight, bias = network.weights[0], network.biases[0]
-    bias = bias + (after.mean - before.mean) / before.std @ weight
-    weight = weight * (after.std / before.std)[:, None]
+    bias = bias + (after.mean - before.mean) / before.unit @ weight
+    weight = weight * (after.unit / before.unit)[:, None]
     return eqx.tree_at(lambda n: (n.weights[0], n.biases[0]), network, (weight, bias))
 
 
@@ -172,7 +181,7 @@ def rewhitened_outputs(network: MLP, before: Whitening, after: Whitening) -> MLP
 
     Log stds are meant before they are bounded.
     """
-    scale, shift = before.std / after.std, (before.mean - after.mean) / after.std
+    scale, shift = before.unit / after.unit, (before.mean - after.mean) / after.unit
     weight, bias = network.weights[-1], network.biases[-1]
     dim = len(scale)
     weight = weight.at[:, :dim].multiply(scale)

@@ -24,6 +24,7 @@ from mnm.agents.adversarial import init, update_model_and_classifier
 from mnm.agents.algorithm import prepare, update_many
 from mnm.agents.sac import SACState, q_values
 from mnm.agents.world_model import AgentState, imagine, moved_dynamics, update_outcomes
+from mnm.analysis.rollouts import imagined as imagined_observations
 
 SETTINGS = {
     "hidden": (64,),
@@ -297,7 +298,10 @@ def functions_of_the_data(agent, rows):
 
 
 def test_new_statistics_change_no_function_of_the_data(agent, batch):
-    other = prepare(ALGORITHMS["mnm"].prepare, copied(agent), ends_on_the_right(), 50, many=False)
+    replay = ends_on_the_right()
+    varied = replay.storage.rewards + replay.storage.observations[:, 0]  # what never varies is predicted exactly
+    replay = eqx.tree_at(lambda r: r.storage.rewards, replay, varied)
+    other = prepare(ALGORITHMS["mnm"].prepare, copied(agent), replay, 50, many=False)
     assert different(agent.world.statistics, other.world.statistics)
     assert different(agent.world.dynamics, other.world.dynamics)
     before, after = (functions_of_the_data(which, batch) for which in (agent, other))
@@ -318,6 +322,26 @@ def test_the_first_statistics_leave_new_networks_alone():
     for part in ("dynamics", "slow_dynamics", "rewards", "continues"):
         assert not different(getattr(new.world, part), getattr(agent.world, part))
     assert not different(new.classifier, agent.classifier)
+
+
+@pytest.mark.parametrize("name", ["mbpo", "mnm"])
+def test_what_never_changed_stays_put_in_the_model(name):
+    """A goal in the observation: a new model has no idea, and 30 steps of its guesses leave it where it was."""
+    replay = reward_one_step_later()
+    goals = jnp.arange(len(replay.storage.rewards))[:, None] // 100 * 1e-3
+    rows = replay.storage
+    with_goals = rows._replace(
+        observations=jnp.concatenate([rows.observations, goals], axis=1),
+        next_observations=jnp.concatenate([rows.next_observations, goals], axis=1),
+    )
+    replay = eqx.tree_at(lambda r: r.storage, replay, with_goals)
+    algorithm, config = ALGORITHMS[name], config_of(name)
+    new = algorithm.init(config, rows.observations.shape[1] + 1, rows.actions.shape[1], jax.random.key(0))
+    world = prepare(algorithm.prepare, new, replay, ROWS, many=False).world
+    starts = with_goals.observations[:64]
+    last = imagined_observations(world, starts, jnp.zeros((30, 64, rows.actions.shape[1])))[-1]
+    np.testing.assert_array_equal(last[:, -1], starts[:, -1])
+    assert not np.allclose(last[:, :-1], starts[:, :-1])
 
 
 def test_statistics_are_those_of_the_rows_stored():

@@ -143,7 +143,7 @@ def model_errors(
         changes = world.slow_dynamics.sample(world.inputs(observations, actions), key, noise_scale=0.0)
         return world.next_observations(observations, changes)
 
-    scale = world.statistics.changes.std
+    scale = world.statistics.changes.unit
     drift = world.statistics.changes.mean
 
     def error(predicted: Array, real: Array) -> Array:

@@ -102,7 +102,7 @@ def draw(columns: Columns) -> Figure:
         for agent in agents(there):
             gains = ahead(where(there, agent=agent))
             low, high = interval(gains)
-            label = f"{agent}: {gains.mean():+.3f} [{low:+.3f}, {high:+.3f}] m"
+            label = f"{agent}: {gains.mean():+.2g} [{low:+.2g}, {high:+.2g}] m"
             bins = np.linspace(-edge, edge, 41)
             shown = np.clip(gains[np.isfinite(gains)], -edge, edge)
             panel.hist(shown, bins, histtype="step", color=AGENT_COLOURS[agent], label=label)
@@ -147,8 +147,8 @@ def _sign(claim: str, seeds: Sequence[NDArray]) -> Verdict:
     gains, means = np.concatenate(seeds), [one.mean() for one in seeds]
     low, high = interval(gains)
     measured = (
-        f"{gains.mean():+.4f} m [{low:+.4f}, {high:+.4f}] in {WINDOW} steps, over {len(gains)} states; by seed"
-        f" {', '.join(f'{mean:+.4f}' for mean in means)}"
+        f"{gains.mean():+.3g} m [{low:+.3g}, {high:+.3g}] in {WINDOW} steps, over {len(gains)} states; by seed"
+        f" {', '.join(f'{mean:+.3g}' for mean in means)}"
     )
     holds = True if min(low, *means) > 0 else False if max(high, *means) < 0 else None
     return Verdict(claim, "seen in pictures", measured, holds)
@@ -166,7 +166,7 @@ def film(runs: Sequence[Run], path: Path) -> list[Path]:
         for agent, learner in learners.items():
             frames = imagine(learner, take)
             lost = len(take.frames) - len(frames)
-            name = f"{agent}'s model" + (f"\n(no numbers after step {len(frames) - 1})" if lost else "")
+            name = f"{agent}'s model" + (f"\n(ends at step {len(frames) - 1})" if lost else "")
             rows[name] = frames + frames[-1:] * lost
         for learner in learners.values():
             learner.close()
@@ -190,7 +190,7 @@ def _moments(rows: dict[str, Frames]) -> Figure:
             panel.imshow(frames[moment])
             panel.set(xticks=[], yticks=[])
             panel.grid(visible=False)
-        row[0].set_ylabel(name)
+        row[0].set_ylabel(name, fontsize="small")
     for panel, moment in zip(axes[0], moments, strict=True):
         panel.set_title(f"step {moment}")
     return figure

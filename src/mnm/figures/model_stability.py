@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator
+from matplotlib.ticker import LogFormatter
 from numpy.typing import NDArray
 
 from mnm.figures.base import Columns, Verdict, where
@@ -35,6 +35,14 @@ from mnm.figures.style import AGENT_COLOURS, BLACK
 MODEL, LIKELIHOOD = "mnm_approx", "mbpo"
 WANDERED = 2.0
 """A model that ends above so many times its own lowest error has not trained stably."""
+
+
+class PlainLogFormatter(LogFormatter):
+    """Labels the ticks that matplotlib would label, as plain numbers."""
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        """Empty where there are too many."""
+        return f"{x:g}" if super().__call__(x, pos) else ""
 
 
 def shares(columns: Columns, env: str, agent: str) -> list[tuple[NDArray, NDArray]]:
@@ -74,9 +82,8 @@ def draw(columns: Columns) -> Figure:
             )
         if any((values > 0).any() for _, values in ours):  # something has been measured
             panel.set_yscale("log")
-            panel.yaxis.set_minor_locator(LogLocator(subs=(3,)))
             panel.yaxis.set_major_formatter("{x:g}")
-            panel.yaxis.set_minor_formatter("{x:g}")
+            panel.yaxis.set_minor_formatter(PlainLogFormatter())
     axes[0].set_ylabel("validation error / constant predictor's")
     axes[0].legend()
     return figure
