@@ -50,10 +50,6 @@ else:
     folder = pathlib.Path(rest[0])
 config = json.loads((folder / "config.json").read_text())
 step = int((folder / "checkpoint").read_text())
-note(
-    event="begin", name=folder.name, command=command, step=step, pid=os.getpid(), parent=os.getppid(),
-    cores=sorted(os.sched_getaffinity(0)), time=time.time(), environment=dict(os.environ), argv=sys.argv[2:],
-)
 
 
 def stop(*_):
@@ -62,6 +58,10 @@ def stop(*_):
 
 
 signal.signal(signal.SIGTERM, stop)
+note(
+    event="begin", name=folder.name, command=command, step=step, pid=os.getpid(), parent=os.getppid(),
+    cores=sorted(os.sched_getaffinity(0)), time=time.time(), environment=dict(os.environ), argv=sys.argv[2:],
+)
 together = orders.get("together", 0)
 deadline = time.time() + 20
 while notes.read_text().count('"begin"') < together:

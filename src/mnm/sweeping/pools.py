@@ -142,12 +142,13 @@ def attempt(trial: Trial, program: tuple[str, ...], cwd: str) -> int:
     """What a Ray worker does: the trial's process, from where an earlier worker left it; its exit code."""
     if trial.finished:
         return 0
-    process = start(trial, program, patience=GRACE, cwd=cwd)  # a lost node's process may linger
-    try:
+    processes: list[subprocess.Popen[bytes]] = []
+    try:  # Ray may cancel as soon as the process has started
+        processes.append(start(trial, program, patience=GRACE, cwd=cwd))  # a lost node's process may linger
         while True:  # a long wait would not see that Ray cancels
             try:
-                return process.wait(timeout=1.0)
+                return processes[0].wait(timeout=1.0)
             except subprocess.TimeoutExpired:
                 pass
     finally:
-        stop_processes([process])
+        stop_processes(processes)
