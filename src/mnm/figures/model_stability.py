@@ -63,9 +63,14 @@ def late(lines: Sequence[tuple[NDArray, NDArray]]) -> NDArray:
     return np.array([measured_mean(values[len(values) // 2 :]) for _, values in lines])
 
 
+def at_end(lines: Sequence[tuple[NDArray, NDArray]]) -> NDArray:
+    """The last of each seed."""
+    return np.array([values[-1] for _, values in lines])
+
+
 def stable_seeds(lines: Sequence[tuple[NDArray, NDArray]]) -> int:
     """How many seeds' models end near their own lowest error."""
-    return int((np.array([values[-1] for _, values in lines]) <= WANDERED * lowest(lines)).sum())
+    return int((at_end(lines) <= WANDERED * lowest(lines)).sum())
 
 
 def draw(columns: Columns) -> Figure:
@@ -96,16 +101,15 @@ def judge(columns: Columns) -> list[Verdict]:
         name = env.removeprefix("mnm/")
         ours, theirs = shares(columns, env, MODEL), shares(columns, env, LIKELIHOOD)
         if ours:
-            ends = np.array([values[-1] for _, values in ours])
             stable = stable_seeds(ours)
             rival = f"; {LIKELIHOOD}'s {stable_seeds(theirs)} of {len(theirs)}" if theirs else ""
             verdicts.append(
                 Verdict(
                     f"{name}: {MODEL}'s model trains stably",
                     "stably; on DrawerOpen 3 of 5 seeds",
-                    f"{stable} of {len(ends)} seeds end within {WANDERED:g} times their lowest error{rival}; at the"
-                    f" end {means(ends, 3)} of a constant predictor's",
-                    stable == len(ends),
+                    f"{stable} of {len(ours)} seeds end within {WANDERED:g} times their lowest error{rival}; at the"
+                    f" end {means(at_end(ours), 3)} of a constant predictor's",
+                    stable == len(ours),
                 )
             )
         if ours and theirs:
