@@ -23,9 +23,9 @@ import numpy as np
 
 from measure import report, seconds, side_by_side
 from mnm.agents import ALGORITHMS, mbpo, mnm, sac
-from mnm.agents.adversarial import AdversarialConfig
+from mnm.agents.actor_critic import ActorCriticConfig
 from mnm.agents.algorithm import new_agents, prepare, train_step, update_many
-from mnm.agents.sac import SACConfig
+from mnm.agents.classifier import AdversarialConfig
 from mnm.agents.world_model import ModelConfig
 from mnm.replay import Replay, Transitions
 
@@ -98,7 +98,7 @@ class Network:
         return self.forward(rows) + rows * sum(width * out for width, out in list(pairwise(self.sizes))[1:])
 
 
-def sac_cost(config: SACConfig) -> int:
+def sac_cost(config: ActorCriticConfig) -> int:
     """Multiply-adds of one update of Q and policy."""
     rows, critics = config.batch_size, 2
     policy = Network((OBSERVATION_DIM, *config.hidden, 2 * ACTION_DIM))

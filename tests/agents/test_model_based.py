@@ -20,9 +20,10 @@ from agents.probes import (
     state_pays,
 )
 from mnm.agents import ALGORITHMS
-from mnm.agents.adversarial import init, update_model_and_classifier
+from mnm.agents.actor_critic import q_values
 from mnm.agents.algorithm import prepare, update_many
-from mnm.agents.sac import SACState, q_values
+from mnm.agents.classifier import init, update_model_and_classifier
+from mnm.agents.sac import SACState
 from mnm.agents.world_model import AgentState, imagine, moved_dynamics, update_outcomes
 from mnm.analysis.rollouts import imagined as imagined_observations
 

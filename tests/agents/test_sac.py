@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from agents.probes import filled, random_actions
+from mnm.agents.actor_critic import ActorCriticConfig
 from mnm.agents.algorithm import update_many
-from mnm.agents.sac import SACConfig, init, update
+from mnm.agents.sac import init, update
 
-CONFIG = SACConfig(hidden=(32, 32), batch_size=128, learning_rate=3e-3, target_rate=0.05, discount=0.5)
+CONFIG = ActorCriticConfig(hidden=(32, 32), batch_size=128, learning_rate=3e-3, target_rate=0.05, discount=0.5)
 
 
 def one_state(rewards, actions, continues):

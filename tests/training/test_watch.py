@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from mnm.agents.sac import SACConfig, init
+from mnm.agents.actor_critic import ActorCriticConfig
+from mnm.agents.sac import init
 from mnm.training.watch import DivergedError, Watch, check_losses, check_numbers
 
 GOOD = {"critic_loss": 1.0, "model_error_1": 0.1, "constant_error_1": 1.0, "classifier_accuracy": 0.6}
@@ -53,7 +54,7 @@ def test_a_loss_that_is_no_number_stops_the_run(loss):
 
 
 def test_a_parameter_that_is_no_number_is_found_and_named():
-    state = init(SACConfig(hidden=(4,)), 2, 1, jax.random.key(0))
+    state = init(ActorCriticConfig(hidden=(4,)), 2, 1, jax.random.key(0))
     check_numbers(state)
     broken = jax.tree.map(lambda leaf: leaf, state)
     object.__setattr__(

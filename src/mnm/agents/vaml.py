@@ -8,18 +8,42 @@ from __future__ import annotations
 import jax
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from mnm.agents.actor_critic import next_values, plain_values, q_values, update_actor_critic
 from mnm.agents.algorithm import Algorithm, Metrics
-from mnm.agents.mbpo import PRESETS, update_with, warm_up
-from mnm.agents.sac import plain_values, q_values
-from mnm.agents.world_model import AgentState, ModelConfig, World, init, prepare, update_dynamics, update_outcomes
+from mnm.agents.mbpo import PRESETS, warm_up
+from mnm.agents.world_model import (
+    AgentState,
+    ModelConfig,
+    World,
+    imagine,
+    init,
+    prepare,
+    update_dynamics,
+    update_outcomes,
+)
 from mnm.losses.model import vaml_loss
+from mnm.losses.reward import td_target
 from mnm.networks import GaussianDynamics
 from mnm.replay import Replay, Transitions
 
 
 def update(config: ModelConfig, state: AgentState, replay: Replay, _: Array) -> tuple[AgentState, Metrics]:
     """One update of everything."""
-    return update_with(update_model, config, state, replay)
+    key, batch_key, policy_key, model_key = jax.random.split(state.key, 4)
+    imagine_key, experience_key, value_key, actor_key = jax.random.split(policy_key, 4)
+    batch = replay.sample(batch_key, config.batch_size)
+    # Sample experience from the learned model.
+    imagined = state.imagined.add(imagine(config, state.world, state.actor_critic.policy, batch, imagine_key))
+    experience = imagined.sample(experience_key, config.batch_size)
+    # Update Q and policy on it.
+    values = next_values(state.actor_critic, experience.next_observations, value_key)
+    targets = td_target(experience.rewards, experience.continues, values, config.discount)
+    actor_critic, metrics = update_actor_critic(
+        config, state.actor_critic, experience.observations, experience.actions, targets, actor_key
+    )
+    # Update the model by likelihood and Bellman error.
+    world, model_metrics = update_model(config, state, batch, model_key)
+    return AgentState(actor_critic, world, imagined, key), metrics | model_metrics
 
 
 def update_model(

@@ -7,21 +7,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jaxtyping import Array, Float, PRNGKeyArray
+import jax
+from jaxtyping import Array
 
-from mnm.agents.adversarial import (
+from mnm.agents.actor_critic import next_values, update_actor_critic
+from mnm.agents.algorithm import Algorithm, Metrics
+from mnm.agents.classifier import (
     SETTINGS,
     AdversarialConfig,
     AdversarialState,
     init,
     log_ratios,
     prepare,
-    update_with,
+    update_model_and_classifier,
     warm_up,
 )
-from mnm.agents.algorithm import Algorithm, Metrics
+from mnm.agents.world_model import imagine
 from mnm.losses.reward import td_target, vmbpo_reward
-from mnm.replay import Replay, Transitions
+from mnm.replay import Replay
 
 
 @dataclass(frozen=True)
@@ -38,23 +41,28 @@ PRESETS = {scale: VMBPOConfig(**settings) for scale, settings in SETTINGS.items(
 def update(
     config: VMBPOConfig, state: AdversarialState, replay: Replay, number: Array
 ) -> tuple[AdversarialState, Metrics]:
-    """One update of everything."""
-    tilt = config.discount * config.risk_temperature
-    return update_with(targets, lambda values: tilt * values, config, state, replay, number)
-
-
-def targets(
-    config: VMBPOConfig,
-    state: AdversarialState,
-    experience: Transitions,
-    values: Float[Array, " batch"],
-    key: PRNGKeyArray,
-) -> Float[Array, " batch"]:
-    """r + (1/temperature) log p/q + discount V(s')."""
-    rewards = vmbpo_reward(
-        experience.rewards, log_ratios(config, state.world, state.classifier, experience, key), config.risk_temperature
+    """One update of everything: Algorithm 1, whose lines are named."""
+    key, batch_key, ratio_key, policy_key, model_key = jax.random.split(state.key, 5)
+    imagine_key, experience_key, value_key, actor_key = jax.random.split(policy_key, 4)
+    batch = replay.sample(batch_key, config.batch_size)
+    # Line 2: sample experience from the learned model.
+    imagined = state.imagined.add(imagine(config, state.world, state.actor_critic.policy, batch, imagine_key))
+    experience = imagined.sample(experience_key, config.batch_size)
+    values = next_values(state.actor_critic, experience.next_observations, value_key)
+    # Line 3: modify the rewards with the classifier, without a logarithm.
+    ratios = log_ratios(config, state.world, state.classifier, experience, ratio_key)
+    rewards = vmbpo_reward(experience.rewards, ratios, config.risk_temperature)
+    targets = td_target(rewards, experience.continues, values, config.discount)
+    # Line 4: update Q and policy on it.
+    actor_critic, metrics = update_actor_critic(
+        config, state.actor_critic, experience.observations, experience.actions, targets, actor_key
     )
-    return td_target(rewards, experience.continues, values, config.discount)
+    # Line 5: update model and classifier, which see Q and policy as they were.
+    tilt = config.discount * config.risk_temperature
+    world, classifier, model_metrics = update_model_and_classifier(
+        config, state, batch, number, model_key, lambda values: tilt * values
+    )
+    return AdversarialState(actor_critic, world, imagined, key, classifier), metrics | model_metrics
 
 
 ALGORITHM = Algorithm("vmbpo", "VMBPO: MnM without the logarithm", PRESETS, init, update, warm_up, prepare)

@@ -19,8 +19,8 @@ import optax
 import tyro
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from mnm.agents.actor_critic import ActorCritic, ActorCriticConfig, adam_step, init_actor_critic
 from mnm.agents.algorithm import Metrics
-from mnm.agents.sac import ActorCritic, SACConfig, adam_step, init_actor_critic, next_values, update_actor_critic
 from mnm.losses.model import gaussian_nll
 from mnm.networks import (
     MLP,
@@ -38,7 +38,7 @@ Termination = Callable[[Array, Array, Array], Bool[Array, " batch"]]
 
 
 @dataclass(frozen=True)
-class ModelConfig(SACConfig):
+class ModelConfig(ActorCriticConfig):
     """Settings of every model-based agent; the defaults are the paper's."""
 
     model_hidden: tuple[int, ...] = (256, 256, 256, 256)
@@ -267,32 +267,6 @@ def imagine(
 
     _, later = jax.lax.scan(go_on, first, jax.random.split(rollout_key, config.rollout_length - 1))
     return jax.tree.map(lambda one, more: jnp.concatenate([one[None], more]).reshape(-1, *one.shape[1:]), first, later)
-
-
-def improve_policy(
-    config: ModelConfig,
-    state: AgentState,
-    batch: Transitions,
-    key: PRNGKeyArray,
-    targets: Callable[[Transitions, Float[Array, " batch"]], Float[Array, " batch"]],
-) -> tuple[ActorCritic, Replay, Metrics]:
-    """New experience from the learned model into the buffer; then one update of Q and policy on a batch of the buffer.
-
-    `targets` makes the critics' targets of (experience, V(s')): it is where the methods' rewards differ.
-    """
-    model_key, experience_key, value_key, policy_key = jax.random.split(key, 4)
-    imagined = state.imagined.add(imagine(config, state.world, state.actor_critic.policy, batch, model_key))
-    experience = imagined.sample(experience_key, config.batch_size)
-    values = next_values(state.actor_critic, experience.next_observations, value_key)
-    actor_critic, metrics = update_actor_critic(
-        config,
-        state.actor_critic,
-        experience.observations,
-        experience.actions,
-        targets(experience, values),
-        policy_key,
-    )
-    return actor_critic, imagined, metrics
 
 
 def update_dynamics(

@@ -15,9 +15,9 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.typing import NDArray
 
-from mnm.agents.adversarial import AdversarialState, Classifier, log_ratios
+from mnm.agents.actor_critic import ActorCritic, q_values
 from mnm.agents.algorithm import Algorithm
-from mnm.agents.sac import ActorCritic, q_values
+from mnm.agents.classifier import AdversarialState, Classifier, log_ratios
 from mnm.agents.world_model import World
 from mnm.losses.classifier import classifier_accuracy
 from mnm.losses.reward import absorbing_log_value, mnm_reward

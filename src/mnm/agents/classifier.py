@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -19,13 +19,12 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from mnm.agents import world_model
+from mnm.agents.actor_critic import adam_step, plain_values
 from mnm.agents.algorithm import Metrics
-from mnm.agents.sac import adam_step, plain_values
 from mnm.agents.world_model import (
     AgentState,
     ModelConfig,
     World,
-    improve_policy,
     moved_dynamics,
     prepare_world,
     statistics_before,
@@ -180,41 +179,3 @@ def warm_up(
     batch = replay.sample(batch_key, config.batch_size)
     world, classifier, metrics = update_model_and_classifier(config, state, batch, number, model_key, value_term=None)
     return AdversarialState(state.actor_critic, world, state.imagined, key, classifier), metrics
-
-
-class Targets(Protocol):
-    """(config, state, imagined transitions, V(s'), key of the classifier's noise) -> the critics' targets."""
-
-    def __call__(  # noqa: D102
-        self,
-        config: Any,
-        state: AdversarialState,
-        experience: Transitions,
-        values: Float[Array, " batch"],
-        key: PRNGKeyArray,
-        /,
-    ) -> Float[Array, " batch"]: ...
-
-
-def update_with(
-    targets: Targets,
-    value_term: Values,
-    config: AdversarialConfig,
-    state: AdversarialState,
-    replay: Replay,
-    number: Array,
-) -> tuple[AdversarialState, Metrics]:
-    """The paper's algorithm; the methods differ in their targets (their rewards) and in the model's value term.
-
-    Sample experience from the learned model, with the rewards changed by the classifier; update Q and policy on it;
-    update model and classifier by the GAN-like losses.
-    """
-    key, batch_key, noise_key, policy_key, model_key = jax.random.split(state.key, 5)
-    batch = replay.sample(batch_key, config.batch_size)
-
-    def targets_of(experience: Transitions, values: Float[Array, " batch"]) -> Float[Array, " batch"]:
-        return targets(config, state, experience, values, noise_key)
-
-    actor_critic, imagined, metrics = improve_policy(config, state, batch, policy_key, targets_of)
-    world, classifier, model_metrics = update_model_and_classifier(config, state, batch, number, model_key, value_term)
-    return AdversarialState(actor_critic, world, imagined, key, classifier), metrics | model_metrics
