@@ -1,4 +1,4 @@
-"""Networks: shapes, ensembles equal their members, densities that integrate to one, whitening."""
+"""Networks: shapes, ensembles equal their members, LayerNorm, densities that integrate to one."""
 
 import equinox as eqx
 import jax
@@ -6,16 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from mnm.networks import (
-    MLP,
-    Ensemble,
-    GaussianDynamics,
-    TanhGaussianPolicy,
-    Whitening,
-    rewhitened_inputs,
-    rewhitened_outputs,
-    slow_copy,
-)
+from mnm.networks import MLP, Ensemble, GaussianDynamics, TanhGaussianPolicy, moved_target, standardized
 
 KEY = jax.random.key(0)
 
@@ -27,8 +18,50 @@ def test_mlp_is_matrices_and_relu():
     np.testing.assert_allclose(network(inputs), hidden @ network.weights[1] + network.biases[1], atol=1e-6)
 
 
-def test_an_ensemble_is_its_members():
-    ensemble = Ensemble(KEY, (3, 5, 2), members=4)
+def test_layer_norm_by_hand():
+    """Two hidden layers: the product, every row standardized, scaled, shifted, ReLU; the last layer has none of it."""
+    network = MLP(KEY, (3, 6, 5, 2), layer_norm=True)
+    assert [len(scale) for scale in network.scales] == [6, 5]
+    keys = iter(jax.random.split(jax.random.key(1), 5))
+    network = eqx.tree_at(
+        lambda n: (n.scales, n.biases),
+        network,
+        tuple(
+            tuple(jax.random.normal(next(keys), array.shape) for array in arrays)
+            for arrays in (network.scales, network.biases)
+        ),
+    )
+    inputs = 10.0 + jax.random.normal(KEY, (7, 3))
+    hidden = np.asarray(inputs, np.float64)
+    for weight, scale, bias in zip(network.weights, network.scales, network.biases, strict=False):
+        product = hidden @ np.asarray(weight)
+        product = (product - product.mean(axis=1, keepdims=True)) / product.std(axis=1, keepdims=True)
+        hidden = np.maximum(product * np.asarray(scale) + np.asarray(bias), 0)
+    expected = hidden @ np.asarray(network.weights[-1]) + np.asarray(network.biases[-1])
+    np.testing.assert_allclose(network(inputs), expected, atol=1e-4)
+    plain = MLP(KEY, (3, 6, 5, 2))
+    assert plain.scales == ()
+    assert np.abs(plain(inputs) - MLP(KEY, (3, 6, 5, 2), layer_norm=True)(inputs)).max() > 0.1
+
+
+def test_standardized_rows():
+    rows = jnp.array([[1.0, 3.0], [-7.0, 5.0]])
+    np.testing.assert_allclose(standardized(rows), [[-1.0, 1.0], [-1.0, 1.0]], atol=1e-5)
+    many = np.asarray(standardized(100.0 + 5.0 * jax.random.normal(KEY, (4, 300))))
+    np.testing.assert_allclose(many.mean(axis=1), 0.0, atol=1e-4)
+    np.testing.assert_allclose(many.std(axis=1), 1.0, atol=1e-4)
+
+
+def test_a_row_without_spread_has_a_finite_gradient():
+    value, gradient = jax.value_and_grad(lambda rows: (standardized(rows) ** 3).sum())(jnp.full((2, 4), 3.0))
+    assert value == 0.0
+    assert np.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_an_ensemble_is_its_members(layer_norm):
+    ensemble = Ensemble(KEY, (3, 5, 2), members=4, layer_norm=layer_norm)
+    assert all(bool(member.scales) == layer_norm for member in ensemble.members)
     own = jax.random.normal(KEY, (4, 7, 3))
     together, apart = ensemble(own[0]), ensemble(own)
     assert together.shape == apart.shape == (4, 7, 2)
@@ -68,41 +101,15 @@ def test_the_mode_is_the_deterministic_action():
     assert float(jnp.median(actions)) == pytest.approx(float(policy.mode(observations)[0, 0]), abs=0.05)
 
 
-def test_whitening_goes_there_and_back():
-    data = jax.random.normal(KEY, (100, 3)) * jnp.array([1.0, 10.0, 0.1]) + jnp.array([5.0, 0.0, -3.0])
-    whitening = Whitening.of(data)
-    np.testing.assert_allclose(whitening.whiten(data).mean(axis=0), 0, atol=1e-4)
-    np.testing.assert_allclose(whitening.whiten(data).std(axis=0), 1, atol=1e-4)
-    np.testing.assert_allclose(whitening.restore(whitening.whiten(data)), data, atol=1e-4)
-
-
-def test_whitening_of_part_of_the_rows_and_of_a_constant():
-    data = jnp.array([[1.0, 7.0], [3.0, 7.0], [100.0, 100.0]])
-    whitening = Whitening.of(data, used=jnp.array([1.0, 1.0, 0.0]))
-    np.testing.assert_allclose(whitening.mean, [2.0, 7.0])
-    np.testing.assert_allclose(whitening.std, [1.0, 0.0])
-    np.testing.assert_allclose(whitening.whiten(data), [[-1.0, 0.0], [1.0, 0.0], [98.0, 93.0]])
-    np.testing.assert_allclose(whitening.restore(jnp.array([[-1.0, 5.0]])), [[1.0, 7.0]])
-
-
-def test_rewhitening_of_what_had_never_varied_and_of_what_no_longer_does():
-    network, data = MLP(KEY, (2, 8, 2)), jax.random.normal(KEY, (10, 2))
-    still, varied = Whitening(jnp.zeros(2), jnp.array([0.0, 2.0])), Whitening(jnp.ones(2), jnp.array([0.5, 0.0]))
-    there = rewhitened_inputs(network, still, varied)
-    np.testing.assert_allclose(there(varied.whiten(data)), network(still.whiten(data)), atol=1e-4)
-    there = rewhitened_outputs(network, still, varied)
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(there))
-    before, after = network(data)[:, 0], varied.restore(there(data))[:, 0]
-    np.testing.assert_allclose(after, before, atol=1e-4)  # in its own units the network had said nothing, or noise
-
-
 def test_every_row_goes_through_one_member():
     model = GaussianDynamics(KEY, 3, 2, (16,), members=5)
     # Without noise, row i is member i modulo 5's mean; 22 rows are no multiple of 5.
     inputs = jax.random.normal(KEY, (22, 5))
-    means, _ = model.distribution(inputs)
-    expected = np.stack([means[row % 5, row] for row in range(22)])
-    np.testing.assert_allclose(model.sample(inputs, KEY, noise_scale=0.0), expected, atol=1e-5)
+    means, log_stds = model.distribution(inputs)
+    own_means, own_log_stds = (np.stack([by[row % 5, row] for row in range(22)]) for by in (means, log_stds))
+    for found, expected in zip(model.one_each(inputs), (own_means, own_log_stds), strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_allclose(model.sample(inputs, KEY, noise_scale=0.0), own_means, atol=1e-5)
 
 
 def test_samples_have_the_model_s_spread_and_no_std_is_below_its_floor():
@@ -117,22 +124,7 @@ def test_samples_have_the_model_s_spread_and_no_std_is_below_its_floor():
     assert float(narrow.distribution(inputs)[1].max()) == pytest.approx(np.log(1e-5))
 
 
-def test_rewhitening_keeps_the_function_of_the_data():
-    network = MLP(KEY, (4, 8, 6))
-    data = 3.0 + 2.0 * jax.random.normal(KEY, (10, 4))
-    before, after = (Whitening(m + jnp.arange(4.0), s + jnp.arange(4.0)) for m, s in ((0.0, 1.0), (2.0, 0.5)))
-    there = rewhitened_inputs(network, before, after)
-    np.testing.assert_allclose(there(after.whiten(data)), network(before.whiten(data)), atol=1e-4)
-
-    before, after = (Whitening(m + jnp.arange(3.0), s + jnp.arange(3.0)) for m, s in ((0.0, 1.0), (2.0, 0.5)))
-    there = rewhitened_outputs(network, before, after)
-    means, log_stds = jnp.split(network(data), 2, axis=-1)
-    new_means, new_log_stds = jnp.split(there(data), 2, axis=-1)
-    np.testing.assert_allclose(after.restore(new_means), before.restore(means), atol=1e-4)
-    np.testing.assert_allclose(jnp.exp(new_log_stds) * after.std, jnp.exp(log_stds) * before.std, rtol=1e-4)
-
-
-def test_slow_copy():
+def test_a_target_network_moves_towards_its_online_network():
     online, target = MLP(KEY, (2, 2)), MLP(jax.random.key(1), (2, 2))
-    moved = slow_copy(target, online, 0.25)
+    moved = moved_target(target, online, 0.25)
     np.testing.assert_allclose(moved.weights[0], 0.75 * target.weights[0] + 0.25 * online.weights[0], atol=1e-6)

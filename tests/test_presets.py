@@ -4,7 +4,7 @@ import pytest
 
 from mnm.agents import ALGORITHMS
 from mnm.api import configured
-from mnm.presets import CPU_UPDATES_PER_STEP, UPDATES_PER_STEP, preset
+from mnm.presets import preset
 from mnm.train import command_of, preset_of
 
 
@@ -28,16 +28,15 @@ def test_the_paper_s_updates_per_step(agent, env, updates):
     assert preset(ALGORITHMS[agent], "paper", env).updates_per_step == updates
 
 
-def test_at_the_cpu_scale_the_paper_s_tasks_have_few_updates_for_every_agent():
-    for env, updates in CPU_UPDATES_PER_STEP.items():
-        assert {preset(algorithm, "cpu", env).updates_per_step for algorithm in ALGORITHMS.values()} == {updates}
-    assert set(UPDATES_PER_STEP) < set(CPU_UPDATES_PER_STEP)
-    assert preset(ALGORITHMS["sac"], "cpu", "Pendulum-v1") == ALGORITHMS["sac"].presets["cpu"]
-
-
-def test_the_quick_scale_is_the_same_on_every_task():
+@pytest.mark.parametrize("scale", ["cpu", "quick"])
+def test_the_smaller_scales_are_the_same_on_every_task(scale):
     for algorithm in ALGORITHMS.values():
-        assert preset(algorithm, "quick", "HalfCheetah-v4") == algorithm.presets["quick"]
+        assert preset(algorithm, scale, "HalfCheetah-v4") == algorithm.presets[scale]
+
+
+def test_every_agent_makes_as_many_updates_at_the_cpu_scale():
+    presets = [algorithm.presets["cpu"] for algorithm in ALGORITHMS.values()]
+    assert {(preset.updates_per_step, preset.critic_updates) for preset in presets} == {(2, 5)}
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
-"""The ring buffer: what goes in comes out, the oldest go first, and nothing else is ever sampled."""
+"""The ring buffer: what goes in comes out, the oldest go first, nothing else is ever sampled, a tenth is held out."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mnm.replay import Replay, Transitions
+from mnm.replay import HELD_OUT_EVERY, Replay, Transitions
 
 
 def numbered(numbers):
@@ -41,6 +42,69 @@ def test_samples_are_uniform_over_what_is_stored():
     replay = Replay.empty(100, 3, 2).add(numbered(range(4)))
     shares = np.bincount(np.asarray(replay.sample(jax.random.key(0), 40_000).rewards, int)) / 40_000
     np.testing.assert_allclose(shares, [0.25] * 4, atol=0.01)
+
+
+@jax.jit
+def drawn(replay):
+    """The numbers of many rows, with training and with held-out ones."""
+    training_key, held_out_key = jax.random.split(jax.random.key(0))
+    return (
+        replay.sample_training(training_key, 3000).rewards,
+        replay.sample_held_out(held_out_key, 3000).rewards,
+    )
+
+
+def held_out_and_training_rows_are_all_rows(replay):
+    """No row is in both, none is left out, and of every ten that are stored one is held out."""
+    training, held_out = (set(np.asarray(rewards).tolist()) for rewards in drawn(replay))
+    size = int(replay.size)
+    assert not training & held_out
+    assert training | held_out == set(np.asarray(replay.storage.rewards)[:size].tolist())
+    assert len(held_out) == -(-size // HELD_OUT_EVERY)
+
+
+def of_size(replay, size):
+    """With its first rows alone."""
+    return eqx.tree_at(lambda r: r.size, replay, jnp.asarray(size, jnp.int32))
+
+
+def test_rows_are_held_out_or_for_training():
+    replay = Replay.empty(30, 3, 2).add(numbered(np.arange(1, 26)))
+    for size in range(2, 26):
+        held_out_and_training_rows_are_all_rows(of_size(replay, size))
+
+
+@pytest.mark.parametrize("capacity", [2, 9, 10, 25])
+def test_rows_are_held_out_or_for_training_in_a_full_ring(capacity):
+    replay = Replay.empty(capacity, 3, 2)
+    for start in range(1, 3 * capacity, capacity // 2 + 1):
+        replay = replay.add(numbered(np.arange(start, start + capacity // 2 + 1)))
+    assert int(replay.size) == capacity
+    assert float(replay.storage.rewards.min()) > capacity  # every place was written more than once
+    held_out_and_training_rows_are_all_rows(replay)
+
+
+def test_the_first_row_is_held_out():
+    replay = Replay.empty(30, 3, 2).add(numbered([5]))
+    np.testing.assert_array_equal(replay.sample_held_out(jax.random.key(0), 20).rewards, 5.0)
+
+
+def test_a_row_stays_held_out_while_the_replay_grows():
+    replay = Replay.empty(30, 3, 2).add(numbered(np.arange(1, 26)))
+    before = set()
+    for size in range(1, 26):
+        held_out = set(np.asarray(drawn(of_size(replay, size))[1]).tolist())
+        assert before <= held_out
+        before = held_out
+
+
+def test_training_and_held_out_rows_are_drawn_uniformly():
+    replay = Replay.empty(30, 3, 2).add(numbered(np.arange(23)))
+    training = replay.sample_training(jax.random.key(0), 60_000).rewards
+    held_out = replay.sample_held_out(jax.random.key(0), 60_000).rewards
+    for rewards, rows in ((training, 20), (held_out, 3)):
+        shares = np.bincount(np.asarray(rewards, int), minlength=23) / 60_000
+        np.testing.assert_allclose(shares[shares > 0], [1 / rows] * rows, atol=0.01)
 
 
 def test_a_batch_that_does_not_fit():

@@ -1,8 +1,4 @@
-"""An agent's settings for a run: those of its scale, with the updates per real step of its task.
-
-At the paper's scale these are the paper's. At the cpu scale they are few on the paper's tasks, for every agent: there a
-real step costs nearly nothing, an update 10 ms, and what is learned within minutes needs tens of thousands of steps.
-"""
+"""An agent's settings for a run: those of its scale; at the paper's, with the updates per real step of its task."""
 
 from __future__ import annotations
 
@@ -35,18 +31,13 @@ COLUMN = {"sac": "sac", "mbpo": "mbpo", "vaml": "mbpo", "value_weighted": "mbpo"
 """Whose number an agent takes: likelihood models MBPO's, all others, which have a classifier, MnM's."""
 
 
-CPU_UPDATES_PER_STEP = dict.fromkeys((*UPDATES_PER_STEP, "Pusher-v5"), 2)
-
-
 def preset(algorithm: Algorithm, scale: str, env: str) -> AgentConfig:
     """The agent's settings at this scale on this task."""
     config = algorithm.presets[scale]
     name = env.rpartition(":")[2]
     names = (name, name.removeprefix("mnm/"))  # mnm/Hopper-v4 is Hopper-v4 that declares when it ends
-    number: int | None = None
-    if scale == "cpu":
-        number = next((CPU_UPDATES_PER_STEP[one] for one in names if one in CPU_UPDATES_PER_STEP), None)
-    elif scale == "paper":
-        column = COLUMN.get(algorithm.name, "mnm")
-        number = next((getattr(UPDATES_PER_STEP[one], column) for one in names if one in UPDATES_PER_STEP), None)
+    if scale != "paper":
+        return config
+    column = COLUMN.get(algorithm.name, "mnm")
+    number = next((getattr(UPDATES_PER_STEP[one], column) for one in names if one in UPDATES_PER_STEP), None)
     return config if number is None else replace(config, updates_per_step=number)

@@ -9,6 +9,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+HELD_OUT_EVERY = 10
+"""Of so many stored transitions one is held out, for those who ask."""
+
 
 class Transitions(NamedTuple):
     """A batch of transitions. `continues` is 0 where the episode ended, 1 where it went on or was only cut off."""
@@ -61,5 +64,24 @@ class Replay(eqx.Module):
 
         A remainder of 32 random bits: a million transitions differ in probability by 2e-4 of it.
         """
-        places = jax.random.bits(key, (count,)) % jnp.maximum(self.size, 1).astype(jnp.uint32)
+        return self._at(_draw(key, count, self.size))
+
+    def sample_training(self, key: PRNGKeyArray, count: int) -> Transitions:
+        """The same from those that are not held out: nine in ten."""
+        drawn = _draw(key, count, self.size - self._held_out)
+        return self._at(drawn + drawn // (HELD_OUT_EVERY - 1) + 1)
+
+    def sample_held_out(self, key: PRNGKeyArray, count: int) -> Transitions:
+        """The same from those that are held out: every tenth place of the buffer, the first one included."""
+        return self._at(HELD_OUT_EVERY * _draw(key, count, self._held_out))
+
+    @property
+    def _held_out(self) -> Int[Array, ""]:
+        return (self.size + HELD_OUT_EVERY - 1) // HELD_OUT_EVERY
+
+    def _at(self, places: Array) -> Transitions:
         return jax.tree.map(lambda stored: stored[places], self.storage)
+
+
+def _draw(key: PRNGKeyArray, count: int, among: Int[Array, ""]) -> Array:
+    return jax.random.bits(key, (count,)) % jnp.maximum(among, 1).astype(jnp.uint32)

@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mnm.agents.world_model import Statistics
 from mnm.networks import MLP, GaussianDynamics
 from mnm.replay import Replay, Transitions
 
@@ -74,15 +75,19 @@ def only_the_model_pays():
 PROBES = (reward_on_the_action, reward_one_step_later, ends_on_the_right, only_the_model_pays)
 
 
-def hallucinating(dynamics: GaussianDynamics) -> GaussianDynamics:
+def hallucinating(dynamics: GaussianDynamics, statistics: Statistics) -> GaussianDynamics:
     """s' = a + 0.3 noise where a > 0, as in reality; but -2a where a < 0. For networks with one hidden layer.
 
-    s' - s = relu(a) + 2 relu(-a) - relu(s) + relu(-s), before any whitening.
+    s' - s = relu(a) + 2 relu(-a) - relu(s) + relu(-s), with s and s' - s normalized by these statistics.
     """
     first, last = (jnp.zeros_like(weight) for weight in dynamics.network.members[0].weights)
-    first = first.at[:, :4].set(jnp.array([[0.0, 0.0, 1.0, -1.0], [1.0, -1.0, 0.0, 0.0]]))
-    last = last.at[:4, 0].set(jnp.array([1.0, 2.0, -1.0, 1.0]))
-    biases = (jnp.zeros(first.shape[1]), jnp.array([0.0, jnp.log(0.3)]))
+    (mean,), (unit,) = statistics.observations.mean, statistics.observations.unit
+    (drift,), (spread,) = statistics.changes.mean, statistics.changes.unit
+    first = first.at[:, :4].set(jnp.array([[0.0, 0.0, unit, -unit], [1.0, -1.0, 0.0, 0.0]]))
+    shift = jnp.zeros(first.shape[1]).at[:4].set(jnp.array([0.0, 0.0, mean, -mean]))
+    last = last.at[:4, 0].set(jnp.array([1.0, 2.0, -1.0, 1.0]) / spread)
+    soft_log_std = -jnp.log(spread / 0.3 - 1.0)  # the std is sigmoid of it: 0.3 in the data's units
+    biases = (shift, jnp.array([-drift / spread, soft_log_std]))
 
     def set_by_hand(member: MLP) -> MLP:
         return eqx.tree_at(lambda n: (n.weights, n.biases), member, ((first, last), biases))

@@ -20,17 +20,37 @@ from agents.probes import (
     state_pays,
 )
 from mnm.agents import ALGORITHMS
-from mnm.agents.actor_critic import q_values
-from mnm.agents.algorithm import prepare, update_many
-from mnm.agents.classifier import init, update_model_and_classifier
+from mnm.agents.algorithm import update_many
+from mnm.agents.classifier import (
+    calibrated,
+    delayed,
+    experience_ratios,
+    init,
+    log_ratios,
+    relative_weight,
+    sample_real,
+    update_model_and_classifier,
+)
 from mnm.agents.sac import SACState
-from mnm.agents.world_model import AgentState, imagine, moved_dynamics, update_outcomes
+from mnm.agents.world_model import (
+    RANGE_MARGIN,
+    AgentState,
+    imagine,
+    moved_dynamics,
+    real_rows,
+    sample_experience,
+    update_outcomes,
+)
 from mnm.analysis.rollouts import imagined as imagined_observations
+from mnm.losses.classifier import log_ratio
+from mnm.normalizer import Normalizer
+from mnm.replay import HELD_OUT_EVERY
 
 SETTINGS = {
     "hidden": (64,),
     "batch_size": 128,
     "learning_rate": 2e-3,
+    "model_learning_rate": 2e-3,
     "target_rate": 0.05,
     "discount": 0.5,
     "initial_temperature": 0.1,
@@ -43,6 +63,17 @@ SETTINGS = {
     "value_delay": 500,
     "reward_offset": 0.1,
 }
+BARE = {
+    "layer_norm": False,
+    "normalize_observations": False,
+    "normalize_rewards": False,
+    "target_entropy": -0.5,
+    "real_ratio": 0.0,
+    "real_action_ratio": 0.5,
+    "likelihood_weight": 0.0,
+    "calibrate": False,
+}
+"""Each agent's own objective and nothing else: what its model says and its critics pay shows in what is learned."""
 OFFSET, DISCOUNT = SETTINGS["reward_offset"], SETTINGS["discount"]
 CHUNK, UPDATES, AVERAGED = 10, 2000, 50
 COMPARED = ("sac", "mnm_approx")
@@ -58,22 +89,30 @@ def config_of(name, **settings):
     return replace(config, **{key: value for key, value in (SETTINGS | settings).items() if key in known})
 
 
-MNM = config_of("mnm")
+MNM = config_of("mnm", **BARE)
+DEFAULT = config_of("mnm")
 
 
 @cache
-def whole_agent():
+def whole_agent(layer_norm):
     """An agent with all parts that any agent has: one program makes the agents of every algorithm."""
-    return jax.jit(partial(init, MNM, 1, 1))(jax.random.key(0, impl="unsafe_rbg"))
+    config = replace(DEFAULT, layer_norm=layer_norm)
+    return jax.jit(partial(init, config, 1, 1))(jax.random.key(0, impl="unsafe_rbg"))
 
 
-def new_agent(name):
-    whole = whole_agent()
+def new_agent(name, *, layer_norm=False):
+    whole = whole_agent(layer_norm)
     if name == "sac":
         return SACState(whole.actor_critic, whole.key)
     if hasattr(config_of(name), "classifier_hidden"):
         return whole
     return AgentState(whole.actor_critic, whole.world, whole.imagined, whole.key)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def observed(observe, config, agent, rows):
+    """The agent after these real transitions, one by one."""
+    return jax.lax.scan(lambda agent, row: (observe(config, agent, row), None), agent, rows)[0]
 
 
 def copied(agent):
@@ -82,7 +121,7 @@ def copied(agent):
 
 
 def dynamics_of(agent):
-    return agent.world.dynamics, agent.world.slow_dynamics
+    return agent.world.dynamics, agent.world.target_dynamics
 
 
 def holding(update):
@@ -107,8 +146,8 @@ ACTIONS = jnp.array([-0.7, -0.5, 0.5, 0.7])
 def measured(actor_critic):
     """Q at OBSERVATIONS x ACTIONS, and the policy's modes at OBSERVATIONS."""
     grid = jnp.stack(jnp.meshgrid(OBSERVATIONS, ACTIONS, indexing="ij"), axis=-1).reshape(-1, 2)
-    q = q_values(actor_critic.critics, grid[:, :1], grid[:, 1:]).mean(axis=0)
-    modes = actor_critic.policy.mode(OBSERVATIONS[:, None])[:, 0]
+    q = actor_critic.q_values(actor_critic.critics, grid[:, :1], grid[:, 1:]).mean(axis=0)
+    modes = actor_critic.actor.mode(OBSERVATIONS[:, None])[:, 0]
     return q.reshape(len(OBSERVATIONS), len(ACTIONS)), modes
 
 
@@ -135,58 +174,98 @@ def leaves(tree):
     return [np.asarray(leaf) for leaf in jax.tree.leaves(tree) if not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)]
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_probe_problems(name):
-    """One test with one program per algorithm: most of the time goes into compiling it."""
-    algorithm, config = ALGORITHMS[name], config_of(name)
-    update = holding(algorithm.update)
-    replays = [probe() for probe in PROBES]
-    generator = "threefry2x32" if name in COMPARED else "unsafe_rbg"
+class Probe:
+    """One algorithm on the probe problems: one program, since most of the time goes into compiling it."""
 
-    def start(problem, seed=0):
-        """A new agent, and whether its dynamics are held: in the last problem, where they hallucinate."""
-        agent = copied(new_agent(name))
-        agent = eqx.tree_at(lambda a: a.key, agent, jax.random.key(10 * seed + problem, impl=generator))
+    def __init__(self, name, settings):
+        self.algorithm, self.config = ALGORITHMS[name], config_of(name, **settings)
+        self.new = new_agent(name, layer_norm=self.config.layer_norm)
+        self.update = holding(self.algorithm.update)
+        self.replays = [probe() for probe in PROBES]
+        self.generator = "threefry2x32" if name in COMPARED else "unsafe_rbg"
+
+    def start(self, problem, seed=0):
+        """A new agent that has seen the data, and whether its dynamics are held: in the last, they hallucinate."""
+        agent = copied(observed(self.algorithm.observe, self.config, self.new, self.replays[problem].storage))
+        agent = eqx.tree_at(lambda a: a.key, agent, jax.random.key(10 * seed + problem, impl=self.generator))
         held = problem == len(PROBES) - 1
-        if algorithm.prepare is not None:
-            if held:  # made for raw data, of which the agent seems to have seen some
-                agent = eqx.tree_at(dynamics_of, agent, tuple(map(hallucinating, dynamics_of(agent))))
-                agent = eqx.tree_at(lambda a: a.world.statistics.lowest_reward, agent, jnp.zeros(()))
-            agent = prepare(algorithm.prepare, agent, replays[problem], ROWS, many=False)
+        if held and hasattr(agent, "world"):
+            wrong = tuple(hallucinating(dynamics, agent.world.statistics) for dynamics in dynamics_of(agent))
+            agent = eqx.tree_at(dynamics_of, agent, wrong)
         return agent, jnp.asarray(held)
 
-    def run(state, problem, number=0):
-        return update_many(update, config, state, replays[problem], number, CHUNK, many=False)
+    def run(self, state, problem, number=0):
+        return update_many(self.update, self.config, state, self.replays[problem], number, CHUNK, many=False)
 
+    def answers(self, problem, state):
+        """What is learned from a state on, and the agent at the end."""
+        last = []
+        for number in range(CHUNK, UPDATES, CHUNK):
+            state, metrics = self.run(state, problem, number)
+            if number >= UPDATES - AVERAGED * CHUNK:
+                last.append(measured(state[0].actor_critic))
+        assert all(np.isfinite(leaf).all() for leaf in leaves((networks_of(state[0]), metrics)))
+        return Answers(*(np.mean(column, axis=0) for column in zip(*last, strict=True))), state[0]
+
+
+def networks_of(agent):
+    """All but statistics, of which those that nobody asks for stay empty."""
+    return jax.tree.map(
+        lambda part: None if isinstance(part, Normalizer) else part,
+        agent,
+        is_leaf=lambda part: isinstance(part, Normalizer),
+    )
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_probe_problems(name):
+    probe = Probe(name, BARE)
     states = []
     for problem in range(len(PROBES)):
-        begun = start(problem)
+        begun = probe.start(problem)
         weak = weak_types(begun)
-        states.append(run(begun, problem)[0])
+        states.append(probe.run(begun, problem)[0])
         assert weak_types(states[-1]) == weak  # else the next call would compile again
-    assert not different(states[0], run(start(0), 0)[0])
-    assert different(states[0][0].actor_critic, run(start(0, seed=1), 0)[0][0].actor_critic)
+    assert not different(states[0], probe.run(probe.start(0), 0)[0])
+    assert different(states[0][0].actor_critic, probe.run(probe.start(0, seed=1), 0)[0][0].actor_critic)
     if name in COMPARED:
-        begun, stored = (stacked(trees) for trees in ([start(p) for p in range(len(PROBES))], replays))
-        together, _ = update_many(update, config, begun, stored, 0, CHUNK, many=True)
+        begun, stored = (stacked(trees) for trees in ([probe.start(p) for p in range(len(PROBES))], probe.replays))
+        together, _ = update_many(probe.update, probe.config, begun, stored, 0, CHUNK, many=True)
         for a, b in zip(leaves(together), leaves(stacked(states)), strict=True):
             np.testing.assert_allclose(a, b, atol=1e-4)
 
-    answers = []
-    for problem, state in enumerate(states):
-        last = []
-        for number in range(CHUNK, UPDATES, CHUNK):
-            state, metrics = run(state, problem, number)
-            if number >= UPDATES - AVERAGED * CHUNK:
-                last.append(measured(state[0].actor_critic))
-        assert all(np.isfinite(leaf).all() for leaf in leaves((state, metrics)))
-        answers.append(Answers(*(np.mean(column, axis=0) for column in zip(*last, strict=True))))
-        if PROBES[problem] is ends_on_the_right and algorithm.prepare is not None:
-            the_learned_termination_separates(state[0])
+    answers, agents = zip(*(probe.answers(problem, state) for problem, state in enumerate(states)), strict=True)
     the_best_action_is_found(name, answers[0])
     credit_goes_one_step_back(name, answers[1])
     an_end_does_not_bootstrap_and_a_cut_does(name, answers[2])
+    if hasattr(agents[2], "world"):
+        the_learned_termination_separates(agents[2])
     a_hallucination_is_paid_for(name, answers[3])
+    if name in LOGARITHM:
+        no_logarithm_meets_a_predicted_reward_below_the_lowest_seen(probe)
+
+
+def no_logarithm_meets_a_predicted_reward_below_the_lowest_seen(probe):
+    """Predictions that differ below the lowest reward seen give the same targets, and these are numbers."""
+    agents = []
+    for output in (-50.0, -100.0, 1.0):
+        agent, held = probe.start(1)
+        agent = eqx.tree_at(lambda a: a.world, agent, paying(agent.world, output))
+        (agent, _), metrics = probe.run((agent, held), 1)
+        assert all(np.isfinite(leaf).all() for leaf in leaves((networks_of(agent), metrics)))
+        agents.append(agent)
+    low, lower, high = (agent.actor_critic.critics for agent in agents)
+    assert not different(low, lower)
+    assert different(low, high)
+
+
+@pytest.mark.parametrize("name", ["sac", "mnm"])
+def test_probe_problems_with_the_default_settings(name):
+    probe = Probe(name, {})
+    answers = [probe.answers(problem, probe.start(problem))[0] for problem in range(3)]
+    the_best_action_is_found(name, answers[0])
+    credit_goes_one_step_back(name, answers[1])
+    an_end_does_not_bootstrap_and_a_cut_does(name, answers[2])
 
 
 def assert_close(name, found, expected):
@@ -250,7 +329,7 @@ def a_hallucination_is_paid_for(name, answers):
 
 def the_learned_termination_separates(agent):
     observations = jnp.array([[-1.5], [-1.2], [1.2], [1.5]])
-    steps = agent.world.step(agent.world.slow_dynamics, None, observations, jnp.zeros((4, 1)), jax.random.key(0))
+    steps = agent.world.step(agent.world.target_dynamics, None, observations, jnp.zeros((4, 1)), jax.random.key(0))
     np.testing.assert_allclose(steps.continues, [1, 1, 0, 0], atol=0.05)
 
 
@@ -258,9 +337,11 @@ def the_learned_termination_separates(agent):
 def test_every_algorithm_makes_its_own_parts(name):
     """What `new_agent` puts together has the structure of what the algorithm's own `init` makes."""
     key = jax.random.key(0, impl="unsafe_rbg")
-    made = jax.eval_shape(partial(ALGORITHMS[name].init, config_of(name), 1, 1), key)
-    assert jax.tree.structure(made) == jax.tree.structure(new_agent(name))
-    assert [leaf.shape for leaf in jax.tree.leaves(made)] == [leaf.shape for leaf in jax.tree.leaves(new_agent(name))]
+    for layer_norm in (False, True):
+        made = jax.eval_shape(partial(ALGORITHMS[name].init, config_of(name, layer_norm=layer_norm), 1, 1), key)
+        agent = new_agent(name, layer_norm=layer_norm)
+        assert jax.tree.structure(made) == jax.tree.structure(agent)
+        assert [leaf.shape for leaf in jax.tree.leaves(made)] == [leaf.shape for leaf in jax.tree.leaves(agent)]
 
 
 def constant(network, output):
@@ -271,8 +352,9 @@ def constant(network, output):
 
 @pytest.fixture(scope="module")
 def agent():
-    """Of all parts, with the statistics of a replay."""
-    return prepare(ALGORITHMS["mnm"].prepare, copied(new_agent("mnm")), reward_one_step_later(), ROWS, many=False)
+    """Of all parts, with the statistics of a replay, in which no episode ended."""
+    rows = reward_one_step_later().storage
+    return observed(ALGORITHMS["mnm"].observe, DEFAULT, new_agent("mnm", layer_norm=True), rows)
 
 
 @pytest.fixture(scope="module")
@@ -280,127 +362,168 @@ def batch():
     return reward_one_step_later().sample(jax.random.key(5), 64)
 
 
-@jax.jit
-def functions_of_the_data(agent, rows):
-    """What every network says about transitions, in the data's units; log stds before they are bounded."""
-    world = agent.world
-    inputs = world.inputs(rows.observations, rows.actions)
-    changes = world.changes(rows.observations, rows.next_observations)
-    said = {
-        "rewards": world.statistics.rewards.restore(world.rewards(inputs)),
-        "continues": world.continues(jnp.concatenate([inputs, changes], axis=-1)),
-        "classifier": agent.classifier.logits(world, rows, 0.0, jax.random.key(0)),
-    }
-    for name in ("dynamics", "slow_dynamics"):
-        means, log_stds = jnp.split(getattr(world, name).network(inputs), 2, axis=-1)
-        said[f"{name} means"] = world.next_observations(rows.observations, means)
-        said[f"{name} log stds"] = log_stds + jnp.log(world.statistics.changes.std)
-    return said
+def the_statistics_are_those_of(normalizer, data):
+    data = np.asarray(data, np.float64)
+    assert float(normalizer.count) == len(data)
+    np.testing.assert_allclose(normalizer.mean, data.mean(axis=0), atol=1e-4)
+    np.testing.assert_allclose(normalizer.std, data.std(axis=0), rtol=1e-3, atol=1e-6)
+    np.testing.assert_array_equal(normalizer.lowest, data.min(axis=0).astype(np.float32))
+    np.testing.assert_array_equal(normalizer.highest, data.max(axis=0).astype(np.float32))
 
 
-def test_new_statistics_change_no_function_of_the_data(agent, batch):
-    replay = ends_on_the_right()
-    varied = replay.storage.rewards + replay.storage.observations[:, 0]  # what never varies is predicted exactly
-    replay = eqx.tree_at(lambda r: r.storage.rewards, replay, varied)
-    other = prepare(ALGORITHMS["mnm"].prepare, copied(agent), replay, 50, many=False)
-    assert different(agent.world.statistics, other.world.statistics)
-    assert different(agent.world.dynamics, other.world.dynamics)
-    before, after = (functions_of_the_data(which, batch) for which in (agent, other))
-    assert before.keys() == after.keys()
-    for name, said in before.items():
-        assert np.std(said) > 0
-        np.testing.assert_allclose(said, after[name], rtol=2e-4, atol=2e-4, err_msg=name)
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_statistics_are_those_of_the_transitions_observed(name):
+    """Of the rewards too that the critics learn from: (1-discount) log r for the agents with a logarithm."""
+    algorithm, config = ALGORITHMS[name], config_of(name)
+    rows = jax.tree.map(lambda column: np.asarray(column[:300]), ends_on_the_right().storage)
+    rows = rows._replace(rewards=1.0 + rows.observations[:, 0] ** 2)
+    seen = observed(algorithm.observe, config, new_agent(name, layer_norm=True), rows)
+    rewards = rows.rewards[:, None]
+    the_statistics_are_those_of(seen.actor_critic.observations, rows.observations)
+    if name in LOGARITHM:
+        logarithms = (1 - DISCOUNT) * (np.log(rewards + OFFSET) - np.log(1 - DISCOUNT))
+        assert seen.actor_critic.rewards.mean[0] == pytest.approx(logarithms.mean(), abs=1e-4)
+        assert seen.actor_critic.rewards.std[0] == pytest.approx(logarithms.std(), rel=1e-3)
+    else:
+        the_statistics_are_those_of(seen.actor_critic.rewards, rewards)
+    if hasattr(seen, "world"):
+        statistics = seen.world.statistics
+        the_statistics_are_those_of(statistics.observations, rows.observations)
+        the_statistics_are_those_of(statistics.changes, rows.next_observations - rows.observations)
+        the_statistics_are_those_of(statistics.rewards, rewards)
+        assert float(statistics.ends) == (1.0 - rows.continues).sum() > 0
 
 
-def test_the_first_statistics_leave_new_networks_alone():
-    """They are made for whitened data: a task's units, however small or large, must not scale a new model's guesses."""
-    new = new_agent("mnm")
-    replay = reward_one_step_later()
-    tiny = jax.tree.map(lambda column: 1e-3 * column, replay.storage)
-    replay = eqx.tree_at(lambda r: r.storage, replay, tiny)
-    agent = prepare(ALGORITHMS["mnm"].prepare, copied(new), replay, ROWS, many=False)
-    assert different(new.world.statistics, agent.world.statistics)
-    for part in ("dynamics", "slow_dynamics", "rewards", "continues"):
-        assert not different(getattr(new.world, part), getattr(agent.world, part))
-    assert not different(new.classifier, agent.classifier)
+@pytest.mark.parametrize("name", ["sac", "mbpo", "mnm"])
+def test_observing_moves_statistics_and_no_network(name):
+    """New networks are made for normalized data: a task's units, however small or large, must not scale them."""
+    tiny = jax.tree.map(lambda column: 1e-3 * column, reward_one_step_later().storage)
+    new = new_agent(name, layer_norm=True)
+    seen = observed(ALGORITHMS[name].observe, config_of(name), new, tiny)
+    assert different(new, seen)
+    for part in ("policy", "critics", "target_critics", "log_temperature", "critics_optimiser"):
+        assert not different(getattr(new.actor_critic, part), getattr(seen.actor_critic, part))
+    if hasattr(new, "world"):
+        assert different(new.world.statistics, seen.world.statistics)
+        new, seen = (eqx.tree_at(lambda a: a.world.statistics, which, None) for which in (new, seen))
+        assert not different(new.world, seen.world)
+        assert not different(getattr(new, "classifier", ()), getattr(seen, "classifier", ()))
+
+
+def test_what_shall_not_be_normalized_stays_as_it_is():
+    rows = reward_one_step_later().storage
+    actor_critic = observed(ALGORITHMS["sac"].observe, config_of("sac", **BARE), new_agent("sac"), rows).actor_critic
+    assert not different(actor_critic, new_agent("sac").actor_critic)
+    observations, actions = rows.observations[:5], rows.actions[:5]
+    np.testing.assert_array_equal(actor_critic.actor.mode(observations), actor_critic.policy.mode(observations))
+    raw = actor_critic.critics(jnp.concatenate([observations, actions], axis=-1))[..., 0]
+    np.testing.assert_array_equal(actor_critic.q_values(actor_critic.critics, observations, actions), raw)
+    assert actor_critic.temperature == pytest.approx(SETTINGS["initial_temperature"])
+
+
+def test_policy_and_critics_see_normalized_observations(agent, batch):
+    actor_critic = agent.actor_critic
+    seen = actor_critic.observations
+    normalized = (batch.observations - seen.mean) / seen.std
+    np.testing.assert_allclose(
+        actor_critic.actor.mode(batch.observations), actor_critic.policy.mode(normalized), atol=1e-5
+    )
+    key = jax.random.key(0)
+    for raw, own in zip(
+        actor_critic.actor.sample(batch.observations, key), actor_critic.policy.sample(normalized, key), strict=True
+    ):
+        np.testing.assert_allclose(raw, own, atol=1e-5)
+    raw = actor_critic.critics(jnp.concatenate([normalized, batch.actions], axis=-1))[..., 0]
+    q = actor_critic.q_values(actor_critic.critics, batch.observations, batch.actions)
+    assert raw.shape == q.shape == (2, 64)
+    np.testing.assert_allclose(np.corrcoef(raw.ravel(), q.ravel())[0, 1], 1.0, atol=1e-4)
+    assert not np.allclose(actor_critic.actor.mode(batch.observations), actor_critic.policy.mode(batch.observations))
+
+
+def test_the_temperature_is_in_units_of_the_rewards_spread(agent):
+    actor_critic = agent.actor_critic
+    assert actor_critic.temperature == pytest.approx(0.1 * float(actor_critic.rewards.std[0]), rel=1e-5)
+    assert 0 < float(actor_critic.rewards.std[0]) < 0.9
 
 
 @pytest.mark.parametrize("name", ["mbpo", "mnm"])
 def test_what_never_changed_stays_put_in_the_model(name):
     """A goal in the observation: a new model has no idea, and 30 steps of its guesses leave it where it was."""
-    replay = reward_one_step_later()
-    goals = jnp.arange(len(replay.storage.rewards))[:, None] // 100 * 1e-3
-    rows = replay.storage
+    rows = reward_one_step_later().storage
+    goals = jnp.arange(len(rows.rewards))[:, None] // 100 * 1e-3
     with_goals = rows._replace(
         observations=jnp.concatenate([rows.observations, goals], axis=1),
         next_observations=jnp.concatenate([rows.next_observations, goals], axis=1),
     )
-    replay = eqx.tree_at(lambda r: r.storage, replay, with_goals)
     algorithm, config = ALGORITHMS[name], config_of(name)
     new = algorithm.init(config, rows.observations.shape[1] + 1, rows.actions.shape[1], jax.random.key(0))
-    world = prepare(algorithm.prepare, new, replay, ROWS, many=False).world
+    world = observed(algorithm.observe, config, new, with_goals).world
     starts = with_goals.observations[:64]
     last = imagined_observations(world, starts, jnp.zeros((30, 64, rows.actions.shape[1])))[-1]
     np.testing.assert_array_equal(last[:, -1], starts[:, -1])
     assert not np.allclose(last[:, :-1], starts[:, :-1])
 
 
-def test_statistics_are_those_of_the_rows_stored():
-    replay, size = reward_one_step_later(), 1000
-    agent = prepare(ALGORITHMS["mbpo"].prepare, copied(new_agent("mbpo")), replay, size, many=False)
-    rows = jax.tree.map(lambda column: np.asarray(column[:size]), replay.storage)
-    statistics = agent.world.statistics
-    for whitening, data in (
-        (statistics.inputs, np.concatenate([rows.observations, rows.actions], axis=1)),
-        (statistics.changes, rows.next_observations - rows.observations),
-        (statistics.rewards, rows.rewards[:, None]),
-    ):
-        np.testing.assert_allclose(whitening.mean, data.mean(axis=0), atol=1e-5)
-        np.testing.assert_allclose(whitening.std, data.std(axis=0), rtol=1e-5)
-    assert (float(statistics.lowest_reward), float(statistics.highest_reward)) == (
-        rows.rewards.min(),
-        rows.rewards.max(),
-    )
-
-
 @partial(jax.jit, static_argnums=0)
-def imagined(config, world, policy, batch, key):
-    return imagine(config, world, policy, batch, key)
+def imagined(config, world, actor, batch, key):
+    return imagine(config, world, actor, batch, key)
 
 
-LONG = config_of("mnm", rollout_length=3)
+LONG = config_of("mnm", rollout_length=3, real_action_ratio=0.5)
 
 
 def going_on(agent, logit):
-    return eqx.tree_at(lambda w: w.continues, agent.world, constant(agent.world.continues, logit))
+    """A world in which some episode has ended, and whose termination network always says this."""
+    return eqx.tree_at(
+        lambda w: (w.continues, w.statistics.ends),
+        agent.world,
+        (constant(agent.world.continues, logit), jnp.ones(())),
+    )
 
 
-def test_rollouts_start_with_the_real_action_in_half_of_the_rows(agent, batch):
-    rows = imagined(LONG, going_on(agent, 50.0), agent.actor_critic.policy, batch, jax.random.key(0))
+def test_rollouts_start_with_the_real_action_in_as_many_rows_as_they_shall(agent, batch):
+    rows = imagined(LONG, going_on(agent, 50.0), agent.actor_critic.actor, batch, jax.random.key(0))
     np.testing.assert_array_equal(rows.observations[:64], batch.observations)
     np.testing.assert_array_equal(rows.actions[:32], batch.actions[:32])
     assert (np.asarray(rows.actions[32:64]) != np.asarray(batch.actions[32:])).all()
     # The policy is new: its actions are around its mode, the real ones anywhere.
-    again = imagined(LONG, going_on(agent, 50.0), agent.actor_critic.policy, batch, jax.random.key(1))
+    again = imagined(LONG, going_on(agent, 50.0), agent.actor_critic.actor, batch, jax.random.key(1))
     np.testing.assert_array_equal(again.actions[:32], rows.actions[:32])
     assert (np.asarray(again.actions[32:]) != np.asarray(rows.actions[32:])).all()
+    never = config_of("mnm", real_action_ratio=0.0)
+    rows = imagined(never, agent.world, agent.actor_critic.actor, batch, jax.random.key(0))
+    assert (np.asarray(rows.actions) != np.asarray(batch.actions)).all()
 
 
 def test_rollouts_are_as_long_as_they_are_told_and_go_on_where_they_were(agent, batch):
-    rows = imagined(LONG, going_on(agent, 50.0), agent.actor_critic.policy, batch, jax.random.key(0))
+    rows = imagined(LONG, going_on(agent, 50.0), agent.actor_critic.actor, batch, jax.random.key(0))
     assert rows.rewards.shape == (3 * 64,)
     np.testing.assert_array_equal(rows.observations[64:], rows.next_observations[:-64])
     np.testing.assert_array_equal(rows.continues, 1.0)
     short = jax.eval_shape(
-        partial(imagine, config_of("mnm")), agent.world, agent.actor_critic.policy, batch, jax.random.key(0)
+        partial(imagine, config_of("mnm")), agent.world, agent.actor_critic.actor, batch, jax.random.key(0)
     )
     assert short.rewards.shape == (64,)
 
 
 def test_rows_that_have_ended_start_again_at_their_real_state(agent, batch):
-    rows = imagined(LONG, going_on(agent, -50.0), agent.actor_critic.policy, batch, jax.random.key(0))
+    rows = imagined(LONG, going_on(agent, -50.0), agent.actor_critic.actor, batch, jax.random.key(0))
     np.testing.assert_array_equal(rows.observations, np.tile(batch.observations, (3, 1)))
     np.testing.assert_allclose(rows.continues, 0.0, atol=1e-6)
+
+
+def test_no_episode_ends_in_the_model_before_one_has_ended(agent, batch):
+    """A new termination network knows nothing of ends; from the first real one on it is asked."""
+    ending = going_on(agent, -50.0)
+    never = eqx.tree_at(lambda w: w.statistics.ends, ending, jnp.zeros(()))
+    for world, expected in ((ending, 0.0), (never, 1.0)):
+        steps = world.step(world.target_dynamics, None, batch.observations, batch.actions, jax.random.key(0))
+        np.testing.assert_allclose(steps.continues, expected, atol=1e-6)
+    assert float(agent.world.statistics.ends) == 0.0
+    steps = never.step(never.target_dynamics, far_right, batch.observations, batch.actions, jax.random.key(0))
+    assert 0 < steps.continues.mean() < 1  # what a task declares holds from the start
+    rows = imagined(LONG, never, agent.actor_critic.actor, batch, jax.random.key(0))
+    np.testing.assert_array_equal(rows.observations[64:], rows.next_observations[:-64])
 
 
 def far_right(observations, actions, next_observations):
@@ -409,8 +532,9 @@ def far_right(observations, actions, next_observations):
 
 def test_a_declared_termination_replaces_the_learned_one(agent, batch):
     key = jax.random.key(0)
+    world = eqx.tree_at(lambda w: w.statistics.ends, agent.world, jnp.ones(()))
     learned, declared = (
-        agent.world.step(agent.world.slow_dynamics, termination, batch.observations, batch.actions, key)
+        world.step(world.target_dynamics, termination, batch.observations, batch.actions, key)
         for termination in (None, far_right)
     )
     np.testing.assert_array_equal(declared.next_observations, learned.next_observations)
@@ -431,19 +555,136 @@ def test_with_a_declared_termination_no_continuation_is_learned(agent, batch):
     assert different(declared.rewards, agent.world.rewards)
 
 
-@pytest.mark.parametrize(("output", "limit"), [(1e6, "highest_reward"), (-1e6, "lowest_reward")])
-def test_predicted_rewards_stay_within_the_range_seen(agent, batch, output, limit):
-    world = eqx.tree_at(lambda w: w.rewards, agent.world, constant(agent.world.rewards, output))
-    predicted = world.predicted_rewards(world.inputs(batch.observations, batch.actions))
-    np.testing.assert_array_equal(predicted, getattr(world.statistics, limit))
+@pytest.mark.parametrize("drift", [1e3, -1e3])
+def test_predicted_observations_stay_near_the_range_seen(agent, batch, drift):
+    """Within the range of the observations seen and a tenth of its width, however far a model wants to go."""
+    network = agent.world.target_dynamics.network
+    members = tuple(constant(member, drift) for member in network.members)
+    running_away = eqx.tree_at(lambda w: w.target_dynamics.network.members, agent.world, members)
+    seen = agent.world.statistics.observations
+    slack = RANGE_MARGIN * (seen.highest - seen.lowest)
+    expected = seen.highest + slack if drift > 0 else seen.lowest - slack
+    assert 0 < float(slack[0]) < 0.5
+    rows = imagined(LONG, running_away, agent.actor_critic.actor, batch, jax.random.key(0))
+    np.testing.assert_allclose(rows.next_observations, np.tile(expected, (3 * 64, 1)), rtol=1e-5)
 
 
-def test_the_slow_dynamics_follow_at_their_rate(agent):
-    world = eqx.tree_at(lambda w: w.slow_dynamics, agent.world, jax.tree.map(jnp.zeros_like, agent.world.dynamics))
+def test_new_models_predict_within_the_range_seen_too(agent, batch):
+    rows = imagined(LONG, agent.world, agent.actor_critic.actor, batch, jax.random.key(0))
+    seen = agent.world.statistics.observations
+    slack = RANGE_MARGIN * (seen.highest - seen.lowest)
+    assert (rows.next_observations >= seen.lowest - slack - 1e-5).all()
+    assert (rows.next_observations <= seen.highest + slack + 1e-5).all()
+    assert np.std(rows.next_observations) > 0.1
+
+
+def paying(world, output):
+    """A world whose reward network always says this, in units of the rewards' spread."""
+    return eqx.tree_at(lambda w: w.rewards, world, constant(world.rewards, output))
+
+
+def test_predicted_rewards_may_leave_the_range_seen(agent, batch):
+    for output in (50.0, -50.0):
+        world = paying(agent.world, output)
+        steps = world.step(world.target_dynamics, None, batch.observations, batch.actions, jax.random.key(0))
+        rewards = world.statistics.rewards
+        np.testing.assert_allclose(steps.rewards, rewards.mean[0] + output * rewards.std[0], rtol=1e-5)
+        assert not ((steps.rewards >= rewards.lowest) & (steps.rewards <= rewards.highest)).any()
+
+
+def test_the_target_dynamics_follow_at_their_rate(agent):
+    zeros = jax.tree.map(jnp.zeros_like, agent.world.dynamics)
+    world = eqx.tree_at(lambda w: w.target_dynamics, agent.world, zeros)
     moved = moved_dynamics(MNM, world, jax.tree.map(jnp.ones_like, world.dynamics))
     assert different(moved.dynamics, world.dynamics)
-    for slow, fast in zip(leaves(moved.slow_dynamics), leaves(moved.dynamics), strict=True):
-        np.testing.assert_allclose(slow, MNM.slow_model_rate * fast, rtol=1e-6)
+    for target, online in zip(leaves(moved.target_dynamics), leaves(moved.dynamics), strict=True):
+        np.testing.assert_allclose(target, MNM.slow_model_rate * online, rtol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def replays():
+    """Real transitions, whose rewards are positive, and the model's, whose rewards are negative."""
+    real = reward_one_step_later()
+    return real, eqx.tree_at(lambda r: r.storage.rewards, real, -real.storage.rewards)
+
+
+@pytest.mark.parametrize(("ratio", "count"), [(0.0, 0), (0.25, 32), (0.5, 64), (0.999, 128)])
+def test_real_rows_come_first(replays, ratio, count):
+    config = config_of("mnm", real_ratio=ratio)
+    assert real_rows(config) == count
+    experience = sample_experience(config, *replays, jax.random.key(0))
+    assert experience.rewards.shape == (128,)
+    np.testing.assert_array_equal(experience.rewards > 0, np.arange(128) < count)
+    stored = {float(reward) for reward in replays[0].storage.rewards}
+    assert {abs(float(reward)) for reward in experience.rewards} <= stored
+
+
+@pytest.mark.parametrize("ratio", [0.0, 0.25])
+def test_real_rows_have_ratio_0_and_the_model_s_the_classifier_s(agent, replays, ratio):
+    config = config_of("mnm", real_ratio=ratio)
+    count, key = real_rows(config), jax.random.key(1)
+    experience = sample_experience(config, *replays, jax.random.key(0))
+    trusting = eqx.tree_at(lambda a: a.classifier.trust, agent, jnp.asarray(0.5))
+    full, half = (experience_ratios(config, state, experience, key) for state in (agent, trusting))
+    assert full.shape == (128,)
+    np.testing.assert_array_equal(full[:count], 0.0)
+    assert (np.asarray(full[count:]) != 0.0).all()
+    assert np.std(full[count:]) > 0
+    np.testing.assert_allclose(half, 0.5 * full, rtol=1e-5)
+    model_rows = jax.tree.map(lambda column: column[count:], experience)
+    logits = agent.classifier.logits(agent.world, model_rows, config.input_noise, key)
+    np.testing.assert_allclose(full[count:], log_ratio(logits, config.smoothing), rtol=1e-5)
+    np.testing.assert_array_equal(full[count:], log_ratios(config, agent.world, agent.classifier, model_rows, key))
+
+
+def test_critics_whose_rows_are_all_real_do_not_notice_what_the_model_pays(agent):
+    agent = AgentState(agent.actor_critic, agent.world, agent.imagined, agent.key)
+    update = jax.jit(partial(ALGORITHMS["mbpo"].update, config_of("mbpo", real_ratio=0.999)))
+    low, high = (
+        update(eqx.tree_at(lambda a: a.world, agent, paying(agent.world, output)), reward_one_step_later(), 0)[0]
+        for output in (-5.0, 5.0)
+    )
+    assert different(low.imagined, high.imagined)
+    assert not different(low.actor_critic, high.actor_critic)
+
+
+def test_with_calibration_players_learn_from_training_rows_alone():
+    replay = reward_one_step_later()
+    numbers = jnp.arange(float(ROWS))
+    replay = eqx.tree_at(lambda r: r.storage.rewards, replay, numbers)
+    for calibrate, expected in ((True, False), (False, True)):
+        config = config_of("mnm", calibrate=calibrate, batch_size=1024)
+        drawn = np.asarray(sample_real(config, replay, jax.random.key(0)).rewards)
+        assert (drawn % HELD_OUT_EVERY == 0).any() == expected
+
+
+def test_a_classifier_is_trusted_as_far_as_held_out_transitions_bear_it_out(agent):
+    replay = reward_one_step_later()
+
+    @partial(jax.jit, static_argnums=0)
+    def after_a_while(config, world, classifier):
+        def step(classifier, key):
+            return calibrated(config, world, classifier, replay, key), None
+
+        return jax.lax.scan(step, classifier, jax.random.split(jax.random.key(0), 500))[0]
+
+    # It always says that a transition is a little more often real, which half of them are not.
+    useless = eqx.tree_at(lambda c: c.network, agent.classifier, constant(agent.classifier.network, 1.0))
+    found = after_a_while(config_of("mnm", calibrate=True), agent.world, useless)
+    assert 0.0 <= float(found.trust) < 0.1
+    assert not different(found.network, useless.network)
+    assert float(after_a_while(config_of("mnm", calibrate=False), agent.world, useless).trust) == 1.0
+
+
+def test_the_likelihood_adds_its_share_to_the_model_s_loss(agent, batch):
+    losses = []
+    for weight in (0.0, 3.0):
+        updated = jax.jit(partial(update_model_and_classifier, config_of("mnm", likelihood_weight=weight)))
+        losses.append(float(updated(agent, batch, 0.0, jax.random.key(0))[2]["model_loss"]))
+    means, log_stds = agent.world.dynamics.one_each(agent.world.inputs(batch.observations, batch.actions))
+    changes = np.asarray(agent.world.changes(batch.observations, batch.next_observations))
+    densities = np.exp(-0.5 * ((changes - means) / np.exp(log_stds)) ** 2) / np.exp(log_stds) / np.sqrt(2 * np.pi)
+    assert losses[1] - losses[0] == pytest.approx(-3.0 * np.log(densities).mean(), rel=1e-4)
 
 
 def test_the_value_term_enters_at_its_delay(agent, batch):
@@ -452,7 +693,7 @@ def test_the_value_term_enters_at_its_delay(agent, batch):
     @jax.jit
     def updated(actor_critic, number):
         state = eqx.tree_at(lambda s: s.actor_critic, agent, actor_critic)
-        return update_model_and_classifier(MNM, state, batch, number, jax.random.key(0), lambda values: values)
+        return update_model_and_classifier(MNM, state, batch, delayed(MNM, number, 1.0), jax.random.key(0))
 
     mine = agent.actor_critic
     other = eqx.tree_at(lambda a: a.target_critics, mine, jax.tree.map(jnp.negative, mine.target_critics))
@@ -467,3 +708,25 @@ def test_the_value_term_enters_at_its_delay(agent, batch):
     assert different(results["mine", before][0].dynamics, results["mine", at][0].dynamics)
     for _, classifier, _ in results.values():
         assert not different(classifier.network, results["mine", before][1].network)
+
+
+def test_the_value_term_s_weight(agent, batch):
+    config = config_of("mnm_approx", value_weight=0.5)
+    assert [float(delayed(config, jnp.asarray(n), 3.0)) for n in (0, 499, 500, 501)] == [0.0, 0.0, 1.5, 1.5]
+    key = jax.random.key(0)
+    assert relative_weight(agent, batch, "raw", key) == 1.0
+    weight = float(relative_weight(agent, batch, "relative", key))
+    larger = jax.tree.map(lambda array: array, agent.actor_critic.target_critics)
+    members = tuple(
+        eqx.tree_at(lambda m: (m.weights[-1], m.biases[-1]), m, (100 * m.weights[-1], 100 * m.biases[-1] + 7.0))
+        for m in larger.members
+    )
+    rescaled = eqx.tree_at(lambda a: a.actor_critic.target_critics.members, agent, members)
+    assert float(relative_weight(rescaled, batch, "relative", key)) == pytest.approx(weight / 100, rel=1e-3)
+
+
+def test_critics_take_more_steps_than_the_policy_if_they_shall():
+    update = jax.jit(partial(ALGORITHMS["sac"].update, config_of("sac", critic_updates=3)))
+    state, _ = update(new_agent("sac", layer_norm=True), reward_one_step_later(), 0)
+    optimisers = (state.actor_critic.critics_optimiser, state.actor_critic.policy_optimiser)
+    assert [int(optimiser[0].count) for optimiser in optimisers] == [3, 1]

@@ -7,7 +7,7 @@ import optax
 import pytest
 from jaxtyping import TypeCheckError
 
-from mnm.losses.classifier import classifier_accuracy, classifier_loss, log_ratio
+from mnm.losses.classifier import calibration_step, classifier_accuracy, classifier_loss, log_ratio
 from mnm.networks import MLP
 from mnm.tabular import random_mdp, random_model
 
@@ -61,6 +61,74 @@ def test_the_ratio_s_gradient_is_bounded_where_the_logarithm_s_is_not():
 
 def test_accuracy():
     assert classifier_accuracy(jnp.array([1.0, -1.0]), jnp.array([-1.0, -2.0, 3.0, -4.0])) == pytest.approx(0.625)
+
+
+@pytest.mark.parametrize("rate", [0.5, 0.01])
+def test_a_calibration_step_is_newton_s(rate):
+    """On the cross-entropy of sigmoid(trust log p/q), with derivatives by finite differences."""
+    real, fake = np.array([2.0, -0.5, 1.0]), np.array([-1.0, 0.3])
+
+    def loss(trust):
+        return np.log1p(np.exp(-trust * real)).mean() + np.log1p(np.exp(trust * fake)).mean()
+
+    left, middle, right = (loss(0.6 + change) for change in (-1e-3, 0.0, 1e-3))
+    expected = 0.6 - rate * ((right - left) / 2e-3) / ((right - 2 * middle + left) / 1e-6)
+    assert 0 < expected < 1
+    step = calibration_step(jnp.array(0.6), jnp.asarray(real, jnp.float32), jnp.asarray(fake, jnp.float32), rate)
+    assert step == pytest.approx(expected, abs=1e-5)
+
+
+def calibrated(ratios, start=1.0, steps=3000):
+    """The trust after many steps on fresh batches of p = N(0, 1) and q = N(1, 1), averaged over the last third."""
+
+    def step(trust, key):
+        real_key, fake_key, ratio_key = jax.random.split(key, 3)
+        real, fake = jax.random.normal(real_key, (256,)), 1.0 + jax.random.normal(fake_key, (256,))
+        trust = calibration_step(trust, *ratios(real, fake, ratio_key), 0.01)
+        return trust, trust
+
+    keys = jax.random.split(jax.random.key(0), steps)
+    return float(jax.jit(lambda trust: jax.lax.scan(step, trust, keys)[1])(jnp.array(start))[-steps // 3 :].mean())
+
+
+def true_ratios(samples):
+    """log N(x; 0, 1) / N(x; 1, 1)."""
+    return 0.5 - samples
+
+
+@pytest.mark.parametrize("start", [0.0, 1.0])
+@pytest.mark.parametrize(("times", "expected"), [(1.0, 1.0), (2.0, 0.5), (5.0, 0.2), (0.5, 1.0), (-1.0, 0.0)])
+def test_trust_undoes_what_ratios_overstate(times, expected, start):
+    """Right ratios are believed, doubled ones by half, halved ones no more than they claim, reversed ones never."""
+    found = calibrated(lambda real, fake, _: (times * true_ratios(real), times * true_ratios(fake)), start)
+    assert found == pytest.approx(expected, abs=0.05)
+
+
+@pytest.mark.parametrize("start", [0.0, 1.0])
+def test_ratios_that_say_nothing_are_not_believed(start):
+    def noise(real, fake, key):
+        return tuple(2.0 * jax.random.normal(part, (256,)) for part in jax.random.split(key))
+
+    assert calibrated(noise, start) < 0.05
+
+
+def test_right_ratios_with_noise_are_believed_in_part():
+    """l = log p/q + noise of variance v: the best factor is that of a regression, var / (var + v) with var = 1."""
+
+    def noisy(real, fake, key):
+        noises = (jax.random.normal(part, (256,)) for part in jax.random.split(key))
+        return tuple(true_ratios(samples) + noise for samples, noise in zip((real, fake), noises, strict=True))
+
+    # Both are Gaussians with means 1/2 and -1/2 and variance 2: their true log ratio is l / 2.
+    assert calibrated(noisy) == pytest.approx(0.5, abs=0.05)
+
+
+def test_trust_stays_between_0_and_1_at_extreme_ratios():
+    for size in (0.0, 1e-6, 50.0, 1e4):
+        for sign in (1.0, -1.0):
+            for start in (0.0, 0.3, 1.0):
+                trust = calibration_step(jnp.array(start), sign * size * jnp.ones(3), -sign * size * jnp.ones(3), 0.5)
+                assert 0.0 <= float(trust) <= 1.0
 
 
 def test_shapes_are_checked():

@@ -10,7 +10,9 @@ from mnm.losses.model import (
     adversarial_loss,
     gaussian_nll,
     likelihood_loss,
-    relative_values,
+    softmax_weights,
+    standardized_weights,
+    value_unit,
     value_weighted_loss,
     vaml_loss,
 )
@@ -20,13 +22,18 @@ def test_adversarial_loss_by_hand():
     assert adversarial_loss(jnp.array([1.0, 3.0]), jnp.array([2.0, 4.0]), 0.5) == pytest.approx(-(2.0 + 1.5))
 
 
-def test_relative_values_are_free_of_scale_and_units():
+def test_the_unit_of_values_is_their_standard_deviation():
     values = jnp.array([1.0, 3.0, -2.0])
-    np.testing.assert_allclose(relative_values(values), values / 2.0, rtol=1e-6)
-    np.testing.assert_allclose(relative_values(1000 * values), relative_values(values), rtol=1e-5)
-    gradient = jax.grad(lambda v: relative_values(v)[0])(values)
-    np.testing.assert_allclose(gradient, [0.5, 0.0, 0.0], atol=1e-6)
-    assert np.isfinite(relative_values(jnp.zeros(3))).all()
+    assert value_unit(values) == pytest.approx(np.std([1.0, 3.0, -2.0]), rel=1e-6)
+    assert value_unit(values + 100.0) == pytest.approx(float(value_unit(values)), rel=1e-4)
+    assert value_unit(-1000.0 * values) == pytest.approx(1000.0 * float(value_unit(values)), rel=1e-5)
+    assert not np.asarray(jax.grad(value_unit)(values)).any()
+
+
+def test_values_without_spread_have_a_unit_above_0():
+    for values in (jnp.zeros(3), jnp.full(3, 7.0)):
+        assert 0 < float(value_unit(values)) < 1e-3
+        assert np.isfinite(values / value_unit(values)).all()
 
 
 def test_gaussian_nll_by_hand():
@@ -51,10 +58,64 @@ def test_members_see_the_same_targets():
 
 def test_value_weights_by_hand_and_without_gradient():
     q_values = jnp.log(jnp.array([1.0, 3.0]))
-    nlls = jnp.array([[2.0, 4.0]])
-    assert value_weighted_loss(nlls, q_values) == pytest.approx(0.25 * 2 + 0.75 * 4, abs=1e-6)
-    assert not np.asarray(jax.grad(value_weighted_loss, argnums=1)(nlls, q_values)).any()
-    assert np.isfinite(value_weighted_loss(nlls, jnp.array([1e6, -1e6])))
+    nlls = jnp.array([[2.0, 4.0], [6.0, 8.0]])  # of two members
+    np.testing.assert_allclose(softmax_weights(q_values), [0.25, 0.75], atol=1e-6)
+    expected = (0.25 * 2 + 0.75 * 4 + 0.25 * 6 + 0.75 * 8) / 2
+    assert value_weighted_loss(nlls, softmax_weights(q_values)) == pytest.approx(expected, abs=1e-6)
+    for weights in (softmax_weights, standardized_weights):
+        gradient = jax.grad(lambda q, weights=weights: value_weighted_loss(nlls, weights(q)))(q_values)
+        assert not np.asarray(gradient).any()
+        assert np.isfinite(value_weighted_loss(nlls, weights(jnp.array([1e6, -1e6]))))
+
+
+def test_standardized_weights_by_hand():
+    # Q with mean 1 and standard deviation 1: softmax(0, 2) = (0.119, 0.881), with an effective sample size of 1.266.
+    q_values = jnp.array([0.0, 2.0])
+    plain = np.array([1.0, np.exp(2.0)]) / (1.0 + np.exp(2.0))
+    np.testing.assert_allclose(standardized_weights(q_values), plain, atol=1e-6)  # half of two rows is 1
+    # At least 0.9 of two rows: mixed with (1/2, 1/2) until 1 / sum w^2 = 1.8.
+    mixed = np.asarray(standardized_weights(q_values, 0.9))
+    assert 1.0 / (mixed**2).sum() == pytest.approx(1.8, rel=1e-5)
+    kept = (mixed[1] - 0.5) / (plain[1] - 0.5)
+    assert 0.0 < kept < 1.0
+    np.testing.assert_allclose(mixed, kept * plain + (1.0 - kept) / 2, atol=1e-6)
+
+
+def effective_sample_size(weights):
+    return 1.0 / (np.asarray(weights, np.float64) ** 2).sum()
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize(
+    "q_values",
+    [
+        np.eye(256)[3] * 1e6,
+        np.random.default_rng(0).standard_cauchy(256),
+        np.exp(np.random.default_rng(1).normal(size=256) * 5),
+        -(np.arange(256.0) ** 3),
+        np.full(256, -1e4),
+        np.zeros(256),
+    ],
+    ids=["one row", "Cauchy", "log-normal", "cubes", "constant", "zeros"],
+)
+def test_no_few_rows_have_all_the_standardized_weight(q_values, share):
+    weights = standardized_weights(jnp.asarray(q_values, jnp.float32), share)
+    assert weights.sum() == pytest.approx(1.0, abs=1e-5)
+    assert (weights > 0).all()
+    assert effective_sample_size(weights) >= share * 256 * (1 - 1e-4)
+    if np.ptp(q_values) == 0:
+        np.testing.assert_allclose(weights, 1 / 256, rtol=1e-5)
+    else:
+        order = np.argsort(q_values)
+        assert (np.diff(np.asarray(weights)[order]) >= 0).all()
+        assert float(weights.max()) > 1 / 256
+
+
+def test_standardized_weights_do_not_depend_on_the_unit_of_reward():
+    q_values = jnp.asarray(np.random.default_rng(0).normal(size=64), jnp.float32)
+    for other in (100.0 * q_values, q_values + 50.0, 1e-3 * q_values - 1.0):
+        np.testing.assert_allclose(standardized_weights(other), standardized_weights(q_values), rtol=2e-3)
+    assert np.abs(softmax_weights(100.0 * q_values) - softmax_weights(q_values)).max() > 0.5
 
 
 def test_vaml_by_hand_and_its_gradients():
@@ -63,6 +124,10 @@ def test_vaml_by_hand_and_its_gradients():
     gradients = jax.grad(vaml_loss, argnums=(1, 3))(*arguments, 0.5)
     assert float(gradients[0][0]) == 0.0
     assert float(gradients[1][0]) == pytest.approx(2 * (-1) * 0.5)
+    assert vaml_loss(*arguments, 0.5, 10.0) == pytest.approx(1.0 + ((2 + 2 - 5) / 10.0) ** 2)
+    gradients = jax.grad(vaml_loss, argnums=(1, 3))(*arguments, 0.5, 10.0)
+    assert float(gradients[0][0]) == 0.0
+    assert float(gradients[1][0]) == pytest.approx(2 * (-1) * 0.5 / 10.0**2)
 
 
 MEAN, STD = 0.5, 0.4

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.sparse as sparse
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.special import logsumexp
@@ -13,6 +14,7 @@ from conftest import cases
 from mnm.tabular import Dynamics, MDPError, TabularMDP, deterministic_policy, evaluate_policy, random_mdp
 from mnm.tabular.bounds import (
     ModelSupportWarning,
+    augmented_rewards,
     averaged_outside_bound,
     averaged_outside_values,
     best_hazard,
@@ -28,15 +30,18 @@ from mnm.tabular.bounds import (
     learned_discount_bound,
     log_expected_return,
     log_goal_occupancy,
+    log_mean_exp,
+    log_ratio,
     model_return,
     paper_bound,
+    penalised_values,
     printed_goal_bound,
     sharper_bound,
     tight_model,
     vmbpo_objective,
     vmbpo_upper_bound,
 )
-from mnm.tabular.evaluation import occupancy
+from mnm.tabular.evaluation import newton_fixed_point, occupancy
 from mnm.tabular.mdp import start_distribution
 from mnm.tabular.random_mdps import random_model, random_policy
 
@@ -234,6 +239,114 @@ class TestHorizonLemmas:
             states = np.einsum("sa,sat->t", pairs, mdp.dynamics.to_dense())
         expected = np.exp(log_expected_return(mdp, case.policy))
         assert terminal / (1 - mdp.discount) == pytest.approx(expected, rel=1e-9)
+
+
+SHARES = st.sampled_from([0.0, 0.05, 0.5, 0.95, 1.0])
+"""Of real transitions among those that the backup averages over."""
+
+
+def sharper_mixture(mdp, model, share, values):
+    """share E_p[ V(s') ] + (1-share) E_q[ log p/q + V(s') ], an [S, A] array: a real row is a sample of q = p."""
+    real = mdp.dynamics.expect(values)
+    return share * real + (1 - share) * (expected_log_ratio(mdp.dynamics, model) + model.expect(values))
+
+
+def sharper_mixture_values(mdp, policy, model, share):
+    """V(s) = E_pi[ (1-discount) log( r / (1-discount) ) + discount * the mixture of V ], a linear equation."""
+    penalties = mdp.discount * (1 - share) * expected_log_ratio(mdp.dynamics, model)
+    mixed = share * mdp.dynamics.to_dense() + (1 - share) * model.to_dense()
+    steps = mdp.discount * np.einsum("sa,sat->st", policy, mixed)
+    gains = (policy * (augmented_rewards(mdp) + penalties)).sum(axis=1)
+    return np.linalg.solve(np.eye(mdp.num_states) - steps, gains)
+
+
+def tight_parts(mdp, model, share):
+    """(weight, dynamics, log p/q at their successors) of the real rows and of the model's."""
+    real = (share, mdp.dynamics, np.zeros_like(mdp.dynamics.probs))
+    return real, (1 - share, model, log_ratio(mdp.dynamics, model))
+
+
+def tight_mixture(mdp, model, share, values):
+    """share E_p[ log(r + discount e^l) ] + (1-share) E_q[ log(r + discount (p/q) e^l) ], [S, A]; and its derivative."""
+    mean, derivative = np.zeros_like(mdp.expected_rewards), np.zeros((*mdp.expected_rewards.shape, mdp.num_states))
+    for weight, dynamics, ratios in tight_parts(mdp, model, share):
+        log_go_on = np.log(mdp.discount) + ratios + values[dynamics.successors]
+        log_total = np.logaddexp(mdp.log_rewards[:, :, None], log_go_on)
+        mean += weight * (dynamics.probs * log_total).sum(axis=-1)
+        places = (*np.indices(dynamics.successors.shape)[:2], dynamics.successors)
+        np.add.at(derivative, places, weight * dynamics.probs * np.exp(log_go_on - log_total))
+    return mean, derivative
+
+
+def tight_mixture_values(mdp, policy, model, share):
+    """l(s) = E_pi[ the mixture of l ]."""
+
+    def operator(values):
+        mean, derivative = tight_mixture(mdp, model, share, values)
+        return (policy * mean).sum(axis=1), sparse.csr_matrix(np.einsum("sa,sat->st", policy, derivative))
+
+    return newton_fixed_point(operator, np.full(mdp.num_states, mdp.log_rewards.min()))
+
+
+class TestRealRows:
+    """Backups that average over real next states too, with log p/q = 0 there, leave both bounds lower bounds."""
+
+    @given(cases(), SHARES, st.integers(0, 1000))
+    def test_a_mixed_backup_is_below_the_log_of_the_expectation(self, case, share, seed):
+        """For any values, not only for fixed points: Jensen's inequality, for p and for q."""
+        mdp = case.mdp
+        values = np.random.default_rng(seed).normal(scale=5.0, size=mdp.num_states)
+        log_mean = log_mean_exp(mdp.dynamics, values)
+        assert (sharper_mixture(mdp, case.model, share, values) <= log_mean + ROUNDING).all()
+        log_total = np.logaddexp(mdp.log_rewards, np.log(mdp.discount) + log_mean)
+        assert (tight_mixture(mdp, case.model, share, values)[0] <= log_total + ROUNDING).all()
+
+    @given(cases(), SHARES)
+    def test_the_mixed_sharper_bound_is_below_the_log_return_from_every_state(self, case, share):
+        mdp, policy, model = case.mdp, case.policy, case.model
+        values = sharper_mixture_values(mdp, policy, model, share)
+        backup = augmented_rewards(mdp) + mdp.discount * sharper_mixture(mdp, model, share, values)
+        np.testing.assert_allclose((policy * backup).sum(axis=1), values, atol=1e-8)
+        assert (values <= np.log(evaluate_policy(mdp, policy)) + ROUNDING).all()
+        assert mdp.start @ values <= log_expected_return(mdp, policy) + ROUNDING
+
+    @given(cases(), SHARES)
+    def test_the_mixed_tight_bound_is_below_the_log_return_from_every_state(self, case, share):
+        mdp, policy, model = case.mdp, case.policy, case.model
+        values = tight_mixture_values(mdp, policy, model, share)
+        backup, _ = tight_mixture(mdp, model, share, values)
+        np.testing.assert_allclose((policy * backup).sum(axis=1), values, atol=1e-8)
+        assert (values <= np.log(evaluate_policy(mdp, policy)) + ROUNDING).all()
+        assert mdp.start @ values <= log_expected_return(mdp, policy) + ROUNDING
+
+    @given(cases())
+    def test_all_or_no_real_rows_are_the_bounds_of_p_and_of_q(self, case):
+        mdp, policy = case.mdp, case.policy
+        for share, model in ((0.0, case.model), (1.0, mdp.dynamics)):
+            sharper = penalised_values(mdp, policy, model, augmented_rewards(mdp), mdp.discount)
+            np.testing.assert_allclose(sharper_mixture_values(mdp, policy, case.model, share), sharper, atol=1e-8)
+            tight = averaged_outside_values(mdp, policy, model)
+            np.testing.assert_allclose(tight_mixture_values(mdp, policy, case.model, share), tight, atol=1e-8)
+
+    @given(cases(), SHARES)
+    def test_a_model_that_is_the_mixture_has_a_bound_that_is_no_lower(self, case, share):
+        """KL(share p + (1-share) q || p) <= (1-share) KL(q || p): a second way to the sharper bound's inequality."""
+        mdp, policy = case.mdp, case.policy
+        mixture = Dynamics.from_dense(share * mdp.dynamics.to_dense() + (1 - share) * case.model.to_dense())
+        mixed = mdp.start @ sharper_mixture_values(mdp, policy, case.model, share)
+        assert mixed <= sharper_bound(mdp, policy, mixture) + ROUNDING
+
+    def test_by_hand(self):
+        """V = (0, 10), reached with 1/2 each in p, q surely moves on: E_p[V] = 5, E_q[V] + log p/q = 10 - log 2."""
+        mdp = two_state_mdp()
+        model, values = two_state_model(mdp, 0.0), np.array([0.0, 10.0])
+        mixed = sharper_mixture(mdp, model, 0.5, values)[0, 0]
+        assert mixed == pytest.approx((5 + 10 - np.log(2)) / 2)
+        log_mean = np.log((1 + np.exp(10)) / 2)
+        assert log_mean_exp(mdp.dynamics, values)[0, 0] == pytest.approx(log_mean)
+        assert mixed < log_mean < model.expect(values)[0, 0]  # without its price, the model's promise is no bound
+        # From state 1, which pays 4 for ever, l = log(4 + e^l / 2) = log 8, however many rows are real.
+        assert tight_mixture_values(mdp, ONLY, model, 0.5)[1] == pytest.approx(np.log(8))
 
 
 class TestMissingSupport:

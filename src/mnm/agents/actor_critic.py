@@ -1,13 +1,14 @@
 """Policy, two critics with target networks, a learned temperature: what every agent trains, on its own targets.
 
-`next_values` makes the value of what follows; an agent makes the critics' targets of it and of its rewards; then
-`update_actor_critic`.
+An agent makes the critics' targets of its rewards and of `next_values`, takes a few steps with `update_critics` and one
+with `update_policy`. Observations come as the task gives them; policy and critics see them normalized.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -17,25 +18,63 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from mnm.agents.algorithm import AgentConfig, Metrics
 from mnm.losses.actor_critic import actor_loss, critic_loss, soft_values, temperature_loss
-from mnm.networks import Ensemble, TanhGaussianPolicy, slow_copy
+from mnm.networks import Ensemble, TanhGaussianPolicy, moved_target
+from mnm.normalizer import Normalizer
 
 
 @dataclass(frozen=True)
 class ActorCriticConfig(AgentConfig):
-    """The paper used TF-Agents' defaults, which are these."""
+    """Settings of policy and critics."""
 
     hidden: tuple[int, ...] = (256, 256)
     """Hidden layers of the policy and of each critic."""
+    layer_norm: bool = True
+    """LayerNorm before each ReLU of the critics."""
+    normalize_observations: bool = True
+    """Whether policy and critics see observations with mean 0 and standard deviation 1."""
     learning_rate: float = 3e-4
     target_rate: float = 0.005
-    """How fast the slow copies of the critics follow."""
+    """How fast the critics' target networks follow."""
     batch_size: int = 256
-    initial_temperature: float = 1.0
-    """The entropy's weight at the start; it is learned."""
+    critic_updates: int = 1
+    """Steps of the critics in an update, each on a batch of its own; the policy and the model take one."""
+    normalize_rewards: bool = True
+    """Whether critics and temperature are in units of the rewards' spread, and Q starts at the mean reward's value."""
+    initial_temperature: float = 0.1
+    """The entropy's weight at the start, in units of the rewards' spread if they are normalized; it is learned."""
+    target_entropy: float = -1.0
+    """The entropy that the temperature aims at, for each dimension of the action."""
+
+
+PAPER: dict[str, Any] = {
+    "layer_norm": False,
+    "normalize_observations": False,
+    "normalize_rewards": False,
+    "initial_temperature": 1.0,
+    "target_entropy": -0.5,
+}
+"""What the paper has instead: TF-Agents' defaults."""
+
+
+class Actor(eqx.Module):
+    """The policy, for observations as the task gives them."""
+
+    normalizer: Normalizer
+    policy: TanhGaussianPolicy
+
+    def mode(self, observations: Float[Array, "batch obs"]) -> Float[Array, "batch act"]:
+        """The deterministic actions."""
+        return self.policy.mode(self.normalizer.normalize(observations))
+
+    def sample(
+        self, observations: Float[Array, "batch obs"], key: PRNGKeyArray
+    ) -> tuple[Float[Array, "batch act"], Float[Array, " batch"]]:
+        """Actions and their log-probabilities."""
+        return self.policy.sample(self.normalizer.normalize(observations), key)
 
 
 class ActorCritic(eqx.Module):
-    """Policy, critics, temperature, and one optimiser's state for each."""
+    """Policy, critics, temperature, one optimiser's state for each, and the statistics that normalize."""
 
     policy: TanhGaussianPolicy
     critics: Ensemble
@@ -45,98 +84,161 @@ class ActorCritic(eqx.Module):
     policy_optimiser: optax.OptState
     critics_optimiser: optax.OptState
     temperature_optimiser: optax.OptState
+    observations: Normalizer
+    """It stays empty, and changes nothing, if observations shall not be normalized."""
+    rewards: Normalizer
+    """Of the rewards that the critics learn from; it may stay empty too."""
+    continuation: Normalizer
+    """Of whether episodes go on; with `rewards`."""
+    base_value: Float[Array, ""]
+    """Q where every step pays the mean reward and goes on as often as the mean step; the critics learn the rest."""
+
+    @property
+    def actor(self) -> Actor:
+        """The policy with its normalizer."""
+        return Actor(self.observations, self.policy)
 
     @property
     def temperature(self) -> Float[Array, ""]:
-        """The weight of the entropy."""
-        return jnp.exp(self.log_temperature)
+        """The weight of the entropy, in units of the rewards."""
+        return jnp.exp(self.log_temperature) * self.rewards.unit[0]
+
+    def q_values(
+        self, critics: Ensemble, observations: Float[Array, "batch obs"], actions: Float[Array, "batch act"]
+    ) -> Float[Array, "critics batch"]:
+        """Q(s, a) of each of these critics, in units of the rewards."""
+        inputs = jnp.concatenate([self.observations.normalize(observations), actions], axis=-1)
+        return self.base_value + self.rewards.unit[0] * critics(inputs)[..., 0]
 
 
 def init_actor_critic(
     config: ActorCriticConfig, observation_dim: int, action_dim: int, key: PRNGKeyArray
 ) -> ActorCritic:
-    """New networks; the slow copies start equal to the critics."""
+    """New networks; the target networks start equal to the critics."""
     policy_key, critics_key = jax.random.split(key)
     policy = TanhGaussianPolicy(policy_key, observation_dim, action_dim, config.hidden)
-    critics = Ensemble(critics_key, (observation_dim + action_dim, *config.hidden, 1), members=2)
+    sizes = (observation_dim + action_dim, *config.hidden, 1)
+    critics = Ensemble(critics_key, sizes, members=2, layer_norm=config.layer_norm)
     log_temperature = jnp.log(jnp.asarray(config.initial_temperature, jnp.float32))  # a weak type would compile twice
     optimiser = optax.adam(config.learning_rate)
     states = (optimiser.init(parameters) for parameters in (policy, critics, log_temperature))
-    # A copy of the arrays: buffers that are donated must not be shared.
-    return ActorCritic(policy, critics, jax.tree.map(jnp.copy, critics), log_temperature, *states)
+    targets = jax.tree.map(jnp.copy, critics)  # buffers that are donated must not be shared
+    statistics = (Normalizer.empty(observation_dim), Normalizer.empty(1), Normalizer.empty(1), jnp.zeros(()))
+    return ActorCritic(policy, critics, targets, log_temperature, *(*states, *statistics))
 
 
-def q_values(critics: Ensemble, observations: Float[Array, "batch obs"], actions: Float[Array, "batch act"]) -> Array:
-    """Q(s, a) of every critic, [critics, batch]."""
-    return critics(jnp.concatenate([observations, actions], axis=-1))[..., 0]
+def observe(
+    config: ActorCriticConfig,
+    actor_critic: ActorCritic,
+    observation: Float[Array, " obs"],
+    reward: Float[Array, ""],
+    continues: Float[Array, ""],
+) -> ActorCritic:
+    """The statistics moved by one real observation, the reward that the critics learn from, and whether it went on.
+
+    When they move, Q moves with them at once in all states: the target networks' too, so that no error is made.
+    """
+    if config.normalize_observations:
+        observations = actor_critic.observations.add(observation)
+        actor_critic = eqx.tree_at(lambda a: a.observations, actor_critic, observations)
+    if config.normalize_rewards:
+        rewards, continuation = actor_critic.rewards.add(reward[None]), actor_critic.continuation.add(continues[None])
+        base_value = rewards.mean[0] / (1.0 - config.discount * continuation.mean[0])
+        actor_critic = eqx.tree_at(
+            lambda a: (a.rewards, a.continuation, a.base_value), actor_critic, (rewards, continuation, base_value)
+        )
+    return actor_critic
 
 
 def next_values(
     actor_critic: ActorCritic, next_observations: Float[Array, "batch obs"], key: PRNGKeyArray
 ) -> Float[Array, " batch"]:
-    """V(s') by the lesser slow critic at one action of the policy, entropy included."""
-    actions, log_probs = actor_critic.policy.sample(next_observations, key)
-    targets = q_values(actor_critic.target_critics, next_observations, actions)
+    """V(s') by the minimum of the target critics at one action of the policy, entropy included."""
+    actions, log_probs = actor_critic.actor.sample(next_observations, key)
+    targets = actor_critic.q_values(actor_critic.target_critics, next_observations, actions)
     return soft_values(targets, log_probs, actor_critic.temperature)
 
 
 def plain_values(
     actor_critic: ActorCritic, observations: Float[Array, "batch obs"], key: PRNGKeyArray
 ) -> Float[Array, " batch"]:
-    """V(s) by the lesser slow critic at one action of the policy, without the entropy: what a model is judged by."""
-    actions, _ = actor_critic.policy.sample(observations, key)
-    return q_values(actor_critic.target_critics, observations, actions).min(axis=0)
+    """V(s) by the minimum of the target critics at one action of the policy, without the entropy.
+
+    What a model is judged by.
+    """
+    actions, _ = actor_critic.actor.sample(observations, key)
+    return actor_critic.q_values(actor_critic.target_critics, observations, actions).min(axis=0)
 
 
 Parameters = TypeVar("Parameters")
 
 
 def adam_step(
-    config: ActorCriticConfig, parameters: Parameters, optimiser: optax.OptState, gradient: Parameters
+    learning_rate: float, parameters: Parameters, optimiser: optax.OptState, gradient: Parameters
 ) -> tuple[Parameters, optax.OptState]:
     """The parameters one step down their gradient, and the optimiser's state after it."""
-    updates, optimiser = optax.adam(config.learning_rate).update(gradient, optimiser)
+    updates, optimiser = optax.adam(learning_rate).update(gradient, optimiser)
     moved: Parameters = optax.apply_updates(parameters, updates)
     return moved, optimiser
 
 
-def update_actor_critic(
+def repeat(
+    step: Callable[[ActorCritic, PRNGKeyArray], tuple[ActorCritic, Metrics]],
+    actor_critic: ActorCritic,
+    key: PRNGKeyArray,
+    count: int,
+) -> tuple[ActorCritic, Metrics]:
+    """`count` steps, each with a key of its own; metrics are averages."""
+    actor_critic, metrics = jax.lax.scan(step, actor_critic, jax.random.split(key, count))
+    return actor_critic, jax.tree.map(jnp.mean, metrics)
+
+
+def update_critics(
     config: ActorCriticConfig,
     actor_critic: ActorCritic,
     observations: Float[Array, "batch obs"],
     actions: Float[Array, "batch act"],
     targets: Float[Array, " batch"],
-    key: PRNGKeyArray,
 ) -> tuple[ActorCritic, Metrics]:
-    """One step of the critics towards the targets; then, with the new critics, of the policy and the temperature."""
+    """One step of the critics towards the targets; their target networks follow."""
+    unit = actor_critic.rewards.unit[0]
 
-    def critics_objective(critics: Ensemble) -> tuple[Array, Array]:
-        predicted = q_values(critics, observations, actions)
-        return critic_loss(predicted, targets), predicted.mean()
+    def objective(critics: Ensemble) -> tuple[Array, Array]:
+        predicted = actor_critic.q_values(critics, observations, actions)
+        return critic_loss(predicted / unit, targets / unit), predicted.mean()
 
-    (critics_value, mean_q), gradient = jax.value_and_grad(critics_objective, has_aux=True)(actor_critic.critics)
-    critics, critics_state = adam_step(config, actor_critic.critics, actor_critic.critics_optimiser, gradient)
-
-    def policy_objective(policy: TanhGaussianPolicy) -> tuple[Array, Array]:
-        sampled, log_probs = policy.sample(observations, key)
-        return actor_loss(q_values(critics, observations, sampled), log_probs, actor_critic.temperature), log_probs
-
-    (policy_value, log_probs), gradient = jax.value_and_grad(policy_objective, has_aux=True)(actor_critic.policy)
-    policy, policy_state = adam_step(config, actor_critic.policy, actor_critic.policy_optimiser, gradient)
-
-    target_entropy = -actions.shape[-1] / 2
-    gradient = jax.grad(temperature_loss)(actor_critic.log_temperature, log_probs, target_entropy)
-    log_temperature, temperature_state = adam_step(
-        config, actor_critic.log_temperature, actor_critic.temperature_optimiser, gradient
+    (loss, mean_q), gradient = jax.value_and_grad(objective, has_aux=True)(actor_critic.critics)
+    critics, optimiser = adam_step(config.learning_rate, actor_critic.critics, actor_critic.critics_optimiser, gradient)
+    target_critics = moved_target(actor_critic.target_critics, critics, config.target_rate)
+    moved = eqx.tree_at(
+        lambda a: (a.critics, a.target_critics, a.critics_optimiser), actor_critic, (critics, target_critics, optimiser)
     )
+    return moved, {"critic_loss": loss, "q_value": mean_q}
 
-    target_critics = slow_copy(actor_critic.target_critics, critics, config.target_rate)
-    states = (policy_state, critics_state, temperature_state)
-    metrics = {
-        "critic_loss": critics_value,
-        "actor_loss": policy_value,
-        "q_value": mean_q,
-        "entropy": -log_probs.mean(),
-        "temperature": actor_critic.temperature,
-    }
-    return ActorCritic(policy, critics, target_critics, log_temperature, *states), metrics
+
+def update_policy(
+    config: ActorCriticConfig, actor_critic: ActorCritic, observations: Float[Array, "batch obs"], key: PRNGKeyArray
+) -> tuple[ActorCritic, Metrics]:
+    """One step of the policy up the critics as they are now, and of the temperature towards the entropy's target."""
+
+    def objective(policy: TanhGaussianPolicy) -> tuple[Array, Array]:
+        actions, log_probs = Actor(actor_critic.observations, policy).sample(observations, key)
+        q_values = actor_critic.q_values(actor_critic.critics, observations, actions)
+        return actor_loss(q_values, log_probs, actor_critic.temperature), log_probs
+
+    (loss, log_probs), gradient = jax.value_and_grad(objective, has_aux=True)(actor_critic.policy)
+    policy, policy_optimiser = adam_step(
+        config.learning_rate, actor_critic.policy, actor_critic.policy_optimiser, gradient
+    )
+    target_entropy = config.target_entropy * actor_critic.policy.action_dim
+    gradient = jax.grad(temperature_loss)(actor_critic.log_temperature, log_probs, target_entropy)
+    log_temperature, temperature_optimiser = adam_step(
+        config.learning_rate, actor_critic.log_temperature, actor_critic.temperature_optimiser, gradient
+    )
+    moved = eqx.tree_at(
+        lambda a: (a.policy, a.log_temperature, a.policy_optimiser, a.temperature_optimiser),
+        actor_critic,
+        (policy, log_temperature, policy_optimiser, temperature_optimiser),
+    )
+    metrics = {"actor_loss": loss, "entropy": -log_probs.mean(), "temperature": actor_critic.temperature}
+    return moved, metrics

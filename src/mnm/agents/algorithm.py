@@ -23,12 +23,19 @@ Metrics = dict[str, Float[Array, ""]]
 State = Any
 """An algorithm's own PyTree: all have `actor_critic` and `key`, the model-based ones `world`, some `classifier`."""
 
+Observe = Callable[[Any, State, Transitions], State]
+"""(config, state, one real transition) -> the agent with its running statistics moved."""
+
 Update = Callable[[Any, State, Replay, Array], tuple[State, Metrics]]
 """(config, state, replay, number of the update, the warm-up's counted too) -> new state, metrics."""
 
 
-MAY_BE_ZERO = ("warmup_updates", "value_delay", "reward_offset", "input_noise", "smoothing", "discount")
-BELOW_ONE = ("discount", "smoothing", "target_rate", "slow_model_rate")
+MAY_BE_ZERO = (
+    *("warmup_updates", "value_delay", "value_weight", "likelihood_weight"),
+    *("reward_offset", "input_noise", "smoothing", "discount", "real_ratio", "real_action_ratio"),
+)
+BELOW_ONE = ("discount", "smoothing", "target_rate", "slow_model_rate", "real_ratio")
+ANY_SIGN = ("target_entropy",)
 
 
 class ConfigError(ValueError):
@@ -63,12 +70,12 @@ class Algorithm:
     """Settings by scale: paper, cpu, quick."""
     init: Callable[[Any, int, int, PRNGKeyArray], State]
     """(config, observation_dim, action_dim, key) -> a new agent."""
+    observe: Observe
+    """The statistics that normalize, moved by one real transition."""
     update: Update
     """One update of everything."""
     warm_up: Update | None = None
     """One update of the model alone; agents without a model have none."""
-    prepare: Callable[[State, Replay, int], State] | None = None
-    """(state, replay, transitions stored) -> the agent with new whitening statistics, if it has any."""
     log_returns: bool = False
     """Whether Q is a bound on the logarithm of the return: then the rewards must be positive."""
     ends_need_offset: bool = False
@@ -84,22 +91,16 @@ def new_agents(
     return jax.vmap(init)(keys) if keys.ndim else init(keys)
 
 
-@partial(jax.jit, static_argnums=(0, 3), static_argnames="many", donate_argnums=1)
-def prepare(
-    set_statistics: Callable[[State, Replay, int], State], state: State, replay: Replay, size: int, *, many: bool
-) -> State:
-    """An algorithm's `prepare`: the whitening statistics are set from the `size` transitions stored."""
+@partial(jax.jit, static_argnums=(0, 1), static_argnames="many", donate_argnums=(2, 3))
+def store(
+    observe: Observe, config: AgentConfig, state: State, replay: Replay, transition: Transitions, *, many: bool
+) -> tuple[State, Replay]:
+    """One real transition more in the replay, and in the agent's statistics."""
 
-    def one(state: State, replay: Replay) -> State:
-        return set_statistics(state, replay, size)
+    def one(state: State, replay: Replay, transition: Transitions) -> tuple[State, Replay]:
+        return observe(config, state, transition), _add(replay, transition)
 
-    return (jax.vmap(one) if many else one)(state, replay)
-
-
-@partial(jax.jit, static_argnames="many", donate_argnums=0)
-def store(replay: Replay, transition: Transitions, *, many: bool) -> Replay:
-    """The replay with one transition more."""
-    return (jax.vmap(_add) if many else _add)(replay, transition)
+    return (jax.vmap(one) if many else one)(state, replay, transition)
 
 
 @partial(jax.jit, static_argnames="many", donate_argnums=0)
@@ -124,7 +125,7 @@ def update_many(
 
 @partial(jax.jit, static_argnums=(0, 1, 7), static_argnames="many", donate_argnums=(2, 3))
 def train_step(
-    update: Update,
+    algorithm: Algorithm,
     config: AgentConfig,
     state: State,
     replay: Replay,
@@ -140,8 +141,8 @@ def train_step(
     def one(
         state: State, replay: Replay, transition: Transitions, observation: Array
     ) -> tuple[State, Replay, Array, Metrics]:
-        replay = _add(replay, transition)
-        state, metrics = _scan(update, config, state, replay, number, count)
+        state, replay = algorithm.observe(config, state, transition), _add(replay, transition)
+        state, metrics = _scan(algorithm.update, config, state, replay, number, count)
         state, action = _act(state, observation)
         return state, replay, action, metrics
 
@@ -153,7 +154,7 @@ def _check(name: str, value: Any) -> None:
     if isinstance(value, tuple):
         if any(size < 1 for size in value):
             raise ConfigError(f"{name} is {value}, but every layer needs at least 1 unit")
-    elif isinstance(value, int | float) and not isinstance(value, bool):
+    elif isinstance(value, int | float) and not isinstance(value, bool) and name not in ANY_SIGN:
         low = "0 or more" if name in MAY_BE_ZERO else "above 0"
         good = value >= 0 if name in MAY_BE_ZERO else value > 0
         if not (good and value < (1 if name in BELOW_ONE else float("inf"))):
@@ -167,7 +168,7 @@ def _add(replay: Replay, transition: Transitions) -> Replay:
 
 def _act(state: State, observation: Float[Array, " obs"]) -> tuple[State, Float[Array, " act"]]:
     key, action_key = jax.random.split(state.key)
-    actions, _ = state.actor_critic.policy.sample(observation[None], action_key)
+    actions, _ = state.actor_critic.actor.sample(observation[None], action_key)
     return eqx.tree_at(lambda s: s.key, state, key), actions[0]
 
 

@@ -1,6 +1,6 @@
-"""What MnM and its kin share: the classifier of real against model transitions, and the model that plays against it.
+"""The classifier of real against model transitions, and the model that plays against it: what MnM and its kin share.
 
-Departs from the paper in one linear map: the classifier sees (s, a, s' - s), whitened, where the paper has (s, a, s').
+Departs from the paper in one linear map: the classifier sees normalized (s, a, s' - s), where the paper has (s, a, s').
 The input noise is then in units of what changes in a step; of the states' spread, 0.1 would hide small steps.
 And the model's objective has log p/q where the paper has the logit: with smoothed labels the logit has a floor,
 log(s/(1-s)), and V has none, so that a model may leave the real transitions altogether and gain V without limit.
@@ -8,9 +8,8 @@ log(s/(1-s)), and V has none, so that a model may leave the real transitions alt
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -21,50 +20,54 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from mnm.agents import world_model
 from mnm.agents.actor_critic import adam_step, plain_values
 from mnm.agents.algorithm import Metrics
-from mnm.agents.world_model import (
-    AgentState,
-    ModelConfig,
-    World,
-    moved_dynamics,
-    prepare_world,
-    statistics_before,
-    transition_whitening,
-    update_outcomes,
-)
-from mnm.losses.classifier import classifier_accuracy, classifier_loss, log_ratio
-from mnm.losses.model import adversarial_loss
-from mnm.networks import MLP, GaussianDynamics, rewhitened_inputs
+from mnm.agents.world_model import AgentState, ModelConfig, World, moved_dynamics, real_rows, update_outcomes
+from mnm.losses.classifier import calibration_step, classifier_accuracy, classifier_loss, expected_log_ratio, log_ratio
+from mnm.losses.model import adversarial_loss, gaussian_nll, likelihood_loss, value_unit
+from mnm.networks import MLP, GaussianDynamics
 from mnm.replay import Replay, Transitions
 
 
 @dataclass(frozen=True)
 class AdversarialConfig(ModelConfig):
-    """Settings of the agents with a classifier; the defaults are the paper's."""
+    """Settings of the agents with a classifier."""
 
     classifier_hidden: tuple[int, ...] = (1024, 1024)
     """Hidden layers of the classifier."""
     input_noise: float = 0.1
-    """Standard deviation of the noise on the classifier's whitened inputs, wherever it is asked."""
+    """Standard deviation of the noise on the classifier's normalized inputs, wherever it is asked."""
     smoothing: float = 0.1
     """Label smoothing of the classifier's negatives."""
+    likelihood_weight: float = 1.0
+    """Of the likelihood of real transitions in the model's objective, beside the classifier's and the value term."""
+    value_weight: float = 1.0
+    """Of the value term in the model's objective."""
+    calibrate: bool = False
+    """Whether log p/q is believed only as far as transitions that were held out bear it out."""
     value_delay: int = 200_000
     """Updates, the warm-up's included, before the value term enters the model's objective."""
 
 
 SETTINGS: dict[str, dict[str, Any]] = {
-    "paper": world_model.SETTINGS["paper"],
-    "cpu": world_model.SETTINGS["cpu"] | {"classifier_hidden": (128, 128), "value_delay": 10_000},
+    "paper": world_model.SETTINGS["paper"] | {"likelihood_weight": 0.0},
+    "cpu": world_model.SETTINGS["cpu"] | {"classifier_hidden": (128, 128), "value_delay": 5_000},
     "quick": world_model.SETTINGS["quick"] | {"classifier_hidden": (64, 64), "value_delay": 400},
 }
 """What each scale changes."""
 
+RATIO_SAMPLES = 8
+"""Next states of the model at which the classifier is asked for the mean of log p/q given (s, a)."""
+CALIBRATION_RATE = 0.01
+"""How fast the trust in the classifier follows what held-out transitions say: over a hundred updates."""
+
 
 class Classifier(eqx.Module):
-    """The network and its optimiser's state."""
+    """The network, its optimiser's state, and how far its ratio is believed."""
 
     network: MLP
-    """Whitened (s, a, s' - s) -> logit of being real."""
+    """Normalized s, a, s' - s -> logit of being real."""
     optimiser: optax.OptState
+    trust: Float[Array, ""]
+    """Between 0 and 1: what log p/q is multiplied with, so that it is calibrated on held-out transitions."""
 
     def logits(
         self, world: World, transitions: Transitions, input_noise: float, key: PRNGKeyArray
@@ -86,26 +89,13 @@ class AdversarialState(AgentState):
     classifier: Classifier
 
 
-Values = Callable[[Float[Array, " batch"]], Float[Array, " batch"]]
-"""V(s') in the units of reward or log return -> the term that the model's objective adds to log p/q."""
-
-
 def init(config: AdversarialConfig, observation_dim: int, action_dim: int, key: PRNGKeyArray) -> AdversarialState:
     """A new agent with a classifier."""
     agent_key, classifier_key = jax.random.split(key)
     agent = world_model.init(config, observation_dim, action_dim, agent_key)
     network = MLP(classifier_key, (2 * observation_dim + action_dim, *config.classifier_hidden, 1))
-    classifier = Classifier(network, optax.adam(config.learning_rate).init(network))
+    classifier = Classifier(network, optax.adam(config.model_learning_rate).init(network), jnp.ones(()))
     return AdversarialState(agent.actor_critic, agent.world, agent.imagined, agent.key, classifier)
-
-
-def prepare(state: AdversarialState, replay: Replay, size: int) -> AdversarialState:
-    """The agent with its statistics set from the `size` transitions stored; what a network has learned it keeps."""
-    world = prepare_world(state.world, replay, size)
-    before = statistics_before(state.world, world.statistics)
-    whitenings = transition_whitening(before), transition_whitening(world.statistics)
-    network = rewhitened_inputs(state.classifier.network, *whitenings)
-    return eqx.tree_at(lambda s: (s.world, s.classifier.network), state, (world, network))
 
 
 def log_ratios(
@@ -115,22 +105,90 @@ def log_ratios(
     return log_ratio(classifier.logits(world, experience, config.input_noise, key), config.smoothing)
 
 
+def model_ratios(
+    config: AdversarialConfig,
+    world: World,
+    classifier: Classifier,
+    observations: Float[Array, "batch obs"],
+    actions: Float[Array, "batch act"],
+    key: PRNGKeyArray,
+) -> Float[Array, "samples batch"]:
+    """log p/q at RATIO_SAMPLES next states of the model for each (s, a), each with input noise of its own."""
+    model_key, noise_key = jax.random.split(key)
+    inputs = world.inputs(observations, actions)
+    means, log_stds = world.target_dynamics.one_each(inputs)
+    changes = means + jnp.exp(log_stds) * jax.random.normal(model_key, (RATIO_SAMPLES, *means.shape))
+    repeated = jnp.broadcast_to(inputs, (RATIO_SAMPLES, *inputs.shape))
+    rows = jnp.concatenate([repeated, changes], axis=-1)
+    rows = rows + config.input_noise * jax.random.normal(noise_key, rows.shape)
+    logits = classifier.network(rows.reshape(-1, rows.shape[-1]))
+    return log_ratio(logits.reshape(rows.shape[:-1]), config.smoothing)
+
+
+def expected_ratios(
+    config: AdversarialConfig,
+    world: World,
+    classifier: Classifier,
+    observations: Float[Array, "batch obs"],
+    actions: Float[Array, "batch act"],
+    key: PRNGKeyArray,
+) -> Float[Array, " batch"]:
+    """E_q[ log p/q | s, a ], minus the divergence of the model there, as far as the classifier is believed."""
+    ratios = model_ratios(config, world, classifier, observations, actions, key)
+    return expected_log_ratio(classifier.trust * ratios)
+
+
+def experience_ratios(
+    config: AdversarialConfig, state: AdversarialState, experience: Transitions, key: PRNGKeyArray
+) -> Float[Array, " batch"]:
+    """E_q[ log p/q | s, a ] of a batch of experience. A real row is a sample of the model q = p: 0."""
+    count = real_rows(config)
+    pairs = experience.observations[count:], experience.actions[count:]
+    ratios = expected_ratios(config, state.world, state.classifier, *pairs, key)
+    return jnp.concatenate([jnp.zeros(count), ratios])
+
+
+def sample_real(config: AdversarialConfig, replay: Replay, key: PRNGKeyArray) -> Transitions:
+    """Real transitions that model and classifier learn from."""
+    sample = replay.sample_training if config.calibrate else replay.sample
+    return sample(key, config.batch_size)
+
+
+def calibrated(
+    config: AdversarialConfig, world: World, classifier: Classifier, replay: Replay, key: PRNGKeyArray
+) -> Classifier:
+    """The classifier with its trust moved towards what held-out transitions bear out.
+
+    They are compared with the model's own at the same (s, a); neither player has learned from them. What the
+    classifier says of (s, a) alone is taken away: it says nothing about p/q.
+    """
+    if not config.calibrate:
+        return classifier
+    batch_key, real_key, model_key = jax.random.split(key, 3)
+    held_out = replay.sample_held_out(batch_key, config.batch_size)
+    real = log_ratio(classifier.logits(world, held_out, config.input_noise, real_key), config.smoothing)
+    model = model_ratios(config, world, classifier, held_out.observations, held_out.actions, model_key)
+    centre = model[1:].mean(axis=0)
+    trust = calibration_step(classifier.trust, real - centre, model[0] - centre, CALIBRATION_RATE)
+    return eqx.tree_at(lambda c: c.trust, classifier, trust)
+
+
 def update_model_and_classifier(
     config: AdversarialConfig,
     state: AdversarialState,
     batch: Transitions,
-    number: Array,
+    value_weight: Float[Array, ""] | float,
     key: PRNGKeyArray,
-    value_term: Values | None,
 ) -> tuple[World, Classifier, Metrics]:
-    """One step of both players, each against the other as it was: dynamics, classifier; then rewards, continuation.
+    """One step of both players, each against the other as it was: dynamics, classifier; then rewards, termination.
 
-    The model's samples and the classifier's logits on them serve both players. The value term, if there is one, enters
-    when `number` reaches its delay.
+    The model's samples s' serve both players, with the same noise on them. The model sees the classifier's and the
+    critics' parameters as constants, the classifier the samples; the critics are the target networks.
     """
     world, network = state.world, state.classifier.network
-    model_key, slow_key, noise_key, policy_key = jax.random.split(key, 4)
+    model_key, target_key, noise_key, policy_key = jax.random.split(key, 4)
     inputs = world.inputs(batch.observations, batch.actions)
+    real_changes = world.changes(batch.observations, batch.next_observations)
     noise = config.input_noise * jax.random.normal(
         noise_key, (3, len(inputs), inputs.shape[-1] + batch.observations.shape[-1])
     )
@@ -138,44 +196,54 @@ def update_model_and_classifier(
     def logits(network: MLP, changes: Array, noise: Array) -> Array:
         return network(jnp.concatenate([inputs, changes], axis=-1) + noise)[:, 0]
 
-    def no_value(changes: Array) -> Array:
-        return jnp.zeros(len(changes))
-
-    def value(changes: Array) -> Array:
-        if value_term is None:
-            return no_value(changes)
-        next_observations = world.next_observations(batch.observations, changes)
-        return value_term(plain_values(state.actor_critic, next_observations, policy_key))
-
     def model_objective(dynamics: GaussianDynamics) -> tuple[Array, Array]:
-        changes = dynamics.sample(inputs, model_key)
-        values = jax.lax.cond(number >= config.value_delay, value, no_value, changes)
+        means, log_stds = dynamics.one_each(inputs)
+        changes = means + jnp.exp(log_stds) * jax.random.normal(model_key, means.shape)
         ratios = log_ratio(logits(network, changes, noise[0]), config.smoothing)
-        return adversarial_loss(ratios, values, value_weight=1.0), changes
+        next_observations = world.next_observations(batch.observations, changes)
+        values = plain_values(state.actor_critic, next_observations, policy_key)
+        loss = adversarial_loss(ratios, values, value_weight)
+        if config.likelihood_weight > 0:
+            loss = loss + config.likelihood_weight * likelihood_loss(gaussian_nll(means, log_stds, real_changes))
+        return loss, changes
 
     (model_loss, model_changes), model_gradient = jax.value_and_grad(model_objective, has_aux=True)(world.dynamics)
-    slow_changes = world.slow_dynamics.sample(inputs, slow_key)
-    real_changes = world.changes(batch.observations, batch.next_observations)
+    target_changes = world.target_dynamics.sample(inputs, target_key)
 
     def classifier_objective(network: MLP) -> tuple[Array, Array]:
         model = logits(network, model_changes, noise[0])
-        slow = logits(network, slow_changes, noise[1])
+        target = logits(network, target_changes, noise[1])
         real = logits(network, real_changes, noise[2])
-        fakes = jnp.concatenate([model, slow])
+        fakes = jnp.concatenate([model, target])
         return classifier_loss(real, fakes, config.smoothing), classifier_accuracy(real, fakes)
 
     (loss, accuracy), gradient = jax.value_and_grad(classifier_objective, has_aux=True)(network)
-    classifier = Classifier(*adam_step(config, network, state.classifier.optimiser, gradient))
+    network, optimiser = adam_step(config.model_learning_rate, network, state.classifier.optimiser, gradient)
+    classifier = Classifier(network, optimiser, state.classifier.trust)
     world, outcome_metrics = update_outcomes(config, moved_dynamics(config, world, model_gradient), batch)
     metrics = {"model_loss": model_loss, "classifier_loss": loss, "classifier_accuracy": accuracy}
     return world, classifier, metrics | outcome_metrics
 
 
+def relative_weight(
+    state: AdversarialState, batch: Transitions, value_term: Literal["relative", "raw"], key: PRNGKeyArray
+) -> Float[Array, ""] | float:
+    """What V is multiplied with in the model's objective: 1, or that which puts it in units of its spread."""
+    if value_term == "raw":
+        return 1.0
+    return 1.0 / value_unit(plain_values(state.actor_critic, batch.next_observations, key))
+
+
+def delayed(config: AdversarialConfig, number: Array, weight: Float[Array, ""] | float) -> Float[Array, ""]:
+    """The value term's weight: 0 before its delay has passed."""
+    return jnp.where(number >= config.value_delay, config.value_weight * weight, 0.0)
+
+
 def warm_up(
-    config: AdversarialConfig, state: AdversarialState, replay: Replay, number: Array
+    config: AdversarialConfig, state: AdversarialState, replay: Replay, _: Array
 ) -> tuple[AdversarialState, Metrics]:
-    """One update of model and classifier alone."""
+    """One update of model and classifier alone; Q means nothing yet."""
     key, batch_key, model_key = jax.random.split(state.key, 3)
-    batch = replay.sample(batch_key, config.batch_size)
-    world, classifier, metrics = update_model_and_classifier(config, state, batch, number, model_key, value_term=None)
+    batch = sample_real(config, replay, batch_key)
+    world, classifier, metrics = update_model_and_classifier(config, state, batch, 0.0, model_key)
     return AdversarialState(state.actor_critic, world, state.imagined, key, classifier), metrics

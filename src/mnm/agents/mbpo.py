@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import jax
-from jaxtyping import Array
+from jaxtyping import Array, PRNGKeyArray
 
-from mnm.agents.actor_critic import next_values, update_actor_critic
+from mnm.agents.actor_critic import ActorCritic, next_values, repeat, update_critics, update_policy
 from mnm.agents.algorithm import Algorithm, Metrics
 from mnm.agents.world_model import (
     SETTINGS,
@@ -14,7 +14,8 @@ from mnm.agents.world_model import (
     World,
     imagine,
     init,
-    prepare,
+    observe,
+    sample_experience,
     update_dynamics,
     update_outcomes,
 )
@@ -27,35 +28,40 @@ PRESETS = {scale: ModelConfig(**settings) for scale, settings in SETTINGS.items(
 
 def update(config: ModelConfig, state: AgentState, replay: Replay, _: Array) -> tuple[AgentState, Metrics]:
     """One update of everything."""
-    key, batch_key, policy_key, _model_key = jax.random.split(state.key, 4)
-    imagine_key, experience_key, value_key, actor_key = jax.random.split(policy_key, 4)
+    key, batch_key, imagine_key, critics_key, experience_key, policy_key = jax.random.split(state.key, 6)
     batch = replay.sample(batch_key, config.batch_size)
     # Sample experience from the learned model.
-    imagined = state.imagined.add(imagine(config, state.world, state.actor_critic.policy, batch, imagine_key))
-    experience = imagined.sample(experience_key, config.batch_size)
-    # Update Q and policy on it.
-    values = next_values(state.actor_critic, experience.next_observations, value_key)
-    targets = td_target(experience.rewards, experience.continues, values, config.discount)
-    actor_critic, metrics = update_actor_critic(
-        config, state.actor_critic, experience.observations, experience.actions, targets, actor_key
-    )
+    rows = imagine(config, state.world, state.actor_critic.actor, batch, imagine_key)
+    imagined = state.imagined.add(rows)
+
+    # Update the critics on real transitions and the model's, then the policy.
+    def critics_step(actor_critic: ActorCritic, key: PRNGKeyArray) -> tuple[ActorCritic, Metrics]:
+        experience_key, value_key = jax.random.split(key)
+        experience = sample_experience(config, replay, imagined, experience_key)
+        values = next_values(actor_critic, experience.next_observations, value_key)
+        targets = td_target(experience.rewards, experience.continues, values, config.discount)
+        return update_critics(config, actor_critic, experience.observations, experience.actions, targets)
+
+    actor_critic, metrics = repeat(critics_step, state.actor_critic, critics_key, config.critic_updates)
+    observations = sample_experience(config, replay, imagined, experience_key).observations
+    actor_critic, policy_metrics = update_policy(config, actor_critic, observations, policy_key)
     # Update the model by maximum likelihood.
     world, model_metrics = update_model(config, state.world, batch)
-    return AgentState(actor_critic, world, imagined, key), metrics | model_metrics
+    return AgentState(actor_critic, world, imagined, key), metrics | policy_metrics | model_metrics
 
 
 def warm_up(config: ModelConfig, state: AgentState, replay: Replay, _: Array) -> tuple[AgentState, Metrics]:
     """One update of the model alone."""
-    key, batch_key, _ = jax.random.split(state.key, 3)
+    key, batch_key = jax.random.split(state.key)
     world, metrics = update_model(config, state.world, replay.sample(batch_key, config.batch_size))
     return AgentState(state.actor_critic, world, state.imagined, key), metrics
 
 
 def update_model(config: ModelConfig, world: World, batch: Transitions) -> tuple[World, Metrics]:
-    """Dynamics by maximum likelihood; rewards and continuation by regression."""
+    """Dynamics by maximum likelihood; rewards and termination by regression."""
     world, metrics = update_dynamics(config, world, batch, lambda nlls, *_: likelihood_loss(nlls))
     world, outcome_metrics = update_outcomes(config, world, batch)
     return world, metrics | outcome_metrics
 
 
-ALGORITHM = Algorithm("mbpo", "MBPO: a model trained for likelihood", PRESETS, init, update, warm_up, prepare)
+ALGORITHM = Algorithm("mbpo", "MBPO: a model trained for likelihood", PRESETS, init, observe, update, warm_up)

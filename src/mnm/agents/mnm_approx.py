@@ -1,7 +1,7 @@
 """MnM-approx: MnM's model and classifier, but Q and policy learn from the plain reward.
 
-V is then in units of reward, and V + log p/q would mix units. The value term is V / mean |V|, free of scale; the
-paper's raw V is a setting, and makes the model explode where returns are large.
+V is then in units of reward, and V + log p/q would mix units. The value term is V in units of its spread; the paper's
+raw V is a setting, and makes the model explode where returns are large.
 """
 
 from __future__ import annotations
@@ -10,21 +10,22 @@ from dataclasses import dataclass
 from typing import Literal
 
 import jax
-from jaxtyping import Array
+from jaxtyping import Array, PRNGKeyArray
 
-from mnm.agents.actor_critic import next_values, update_actor_critic
+from mnm.agents.actor_critic import ActorCritic, next_values, repeat, update_critics, update_policy
 from mnm.agents.algorithm import Algorithm, Metrics
 from mnm.agents.classifier import (
     SETTINGS,
     AdversarialConfig,
     AdversarialState,
+    delayed,
     init,
-    prepare,
+    relative_weight,
+    sample_real,
     update_model_and_classifier,
     warm_up,
 )
-from mnm.agents.world_model import imagine
-from mnm.losses.model import relative_values
+from mnm.agents.world_model import imagine, observe, sample_experience
 from mnm.losses.reward import td_target
 from mnm.replay import Replay
 
@@ -34,7 +35,7 @@ class MnMApproxConfig(AdversarialConfig):
     """Settings of MnM-approx."""
 
     value_term: Literal["relative", "raw"] = "relative"
-    """V / mean |V| in the model's objective, or the paper's V."""
+    """V in units of its standard deviation in the model's objective, or the paper's V."""
 
 
 PRESETS = {scale: MnMApproxConfig(**settings) for scale, settings in SETTINGS.items()}
@@ -44,25 +45,33 @@ def update(
     config: MnMApproxConfig, state: AdversarialState, replay: Replay, number: Array
 ) -> tuple[AdversarialState, Metrics]:
     """One update of everything: Algorithm 1, whose lines are named."""
-    key, batch_key, _ratio_key, policy_key, model_key = jax.random.split(state.key, 5)
-    imagine_key, experience_key, value_key, actor_key = jax.random.split(policy_key, 4)
-    batch = replay.sample(batch_key, config.batch_size)
+    key, *keys = jax.random.split(state.key, 8)
+    batch_key, imagine_key, critics_key, experience_key, policy_key, model_key, value_key = keys
+    batch = sample_real(config, replay, batch_key)
     # Line 2: sample experience from the learned model.
-    imagined = state.imagined.add(imagine(config, state.world, state.actor_critic.policy, batch, imagine_key))
-    experience = imagined.sample(experience_key, config.batch_size)
-    values = next_values(state.actor_critic, experience.next_observations, value_key)
-    # Line 3 is left out: the rewards stay as they are.
-    targets = td_target(experience.rewards, experience.continues, values, config.discount)
-    # Line 4: update Q and policy on it.
-    actor_critic, metrics = update_actor_critic(
-        config, state.actor_critic, experience.observations, experience.actions, targets, actor_key
-    )
+    rows = imagine(config, state.world, state.actor_critic.actor, batch, imagine_key)
+    imagined = state.imagined.add(rows)
+
+    def critics_step(actor_critic: ActorCritic, key: PRNGKeyArray) -> tuple[ActorCritic, Metrics]:
+        experience_key, value_key = jax.random.split(key)
+        experience = sample_experience(config, replay, imagined, experience_key)
+        values = next_values(actor_critic, experience.next_observations, value_key)
+        # Line 3 is left out: the rewards stay as they are.
+        targets = td_target(experience.rewards, experience.continues, values, config.discount)
+        # Line 4: update Q on it,
+        return update_critics(config, actor_critic, experience.observations, experience.actions, targets)
+
+    actor_critic, metrics = repeat(critics_step, state.actor_critic, critics_key, config.critic_updates)
+    # and the policy.
+    observations = sample_experience(config, replay, imagined, experience_key).observations
+    actor_critic, policy_metrics = update_policy(config, actor_critic, observations, policy_key)
     # Line 5: update model and classifier, which see Q and policy as they were.
-    value_term = relative_values if config.value_term == "relative" else lambda values: values
-    world, classifier, model_metrics = update_model_and_classifier(config, state, batch, number, model_key, value_term)
-    return AdversarialState(actor_critic, world, imagined, key, classifier), metrics | model_metrics
+    weight = delayed(config, number, relative_weight(state, batch, config.value_term, value_key))
+    world, classifier, model_metrics = update_model_and_classifier(config, state, batch, weight, model_key)
+    metrics |= policy_metrics | model_metrics
+    return AdversarialState(actor_critic, world, imagined, key, classifier), metrics
 
 
 ALGORITHM = Algorithm(
-    "mnm_approx", "MnM's model with the plain reward for the policy", PRESETS, init, update, warm_up, prepare
+    "mnm_approx", "MnM's model with the plain reward for the policy", PRESETS, init, observe, update, warm_up
 )

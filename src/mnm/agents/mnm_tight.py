@@ -1,19 +1,30 @@
 """MnM-tight: the deep version of the ladder's tight bound.
 
 The critics learn log Q with the target log(r + discount (p/q) exp l(s')), the model maximises log p/q + l(s'), the
-policy maximises log Q. At the best model, q ~ p V(s'), all samples have the same target, and the bound is tight.
+policy maximises log Q. At the best model, q ~ p V(s'), all samples have the same target, and the bound is tight. As in
+MnM, a real row is a sample of the model q = p, and log p/q is calibrated.
 """
 
 from __future__ import annotations
 
 import jax
-from jaxtyping import Array
+import jax.numpy as jnp
+from jaxtyping import Array, PRNGKeyArray
 
-from mnm.agents.actor_critic import next_values, update_actor_critic
+from mnm.agents.actor_critic import ActorCritic, next_values, repeat, update_critics, update_policy
 from mnm.agents.algorithm import Algorithm, Metrics
-from mnm.agents.classifier import AdversarialState, init, log_ratios, prepare, update_model_and_classifier, warm_up
-from mnm.agents.mnm import PRESETS, MnMConfig
-from mnm.agents.world_model import imagine
+from mnm.agents.classifier import (
+    AdversarialState,
+    calibrated,
+    delayed,
+    experience_ratios,
+    init,
+    sample_real,
+    update_model_and_classifier,
+    warm_up,
+)
+from mnm.agents.mnm import PRESETS, MnMConfig, observe
+from mnm.agents.world_model import imagine, sample_experience
 from mnm.losses.reward import tight_target
 from mnm.replay import Replay
 
@@ -22,26 +33,35 @@ def update(
     config: MnMConfig, state: AdversarialState, replay: Replay, number: Array
 ) -> tuple[AdversarialState, Metrics]:
     """One update of everything: Algorithm 1, whose lines are named."""
-    key, batch_key, ratio_key, policy_key, model_key = jax.random.split(state.key, 5)
-    imagine_key, experience_key, value_key, actor_key = jax.random.split(policy_key, 4)
-    batch = replay.sample(batch_key, config.batch_size)
+    key, *keys = jax.random.split(state.key, 8)
+    batch_key, imagine_key, critics_key, experience_key, policy_key, model_key, calibration_key = keys
+    batch = sample_real(config, replay, batch_key)
     # Line 2: sample experience from the learned model.
-    imagined = state.imagined.add(imagine(config, state.world, state.actor_critic.policy, batch, imagine_key))
-    experience = imagined.sample(experience_key, config.batch_size)
-    values = next_values(state.actor_critic, experience.next_observations, value_key)
-    # Line 3: the ratio of the classifier weighs what follows, inside of the logarithm.
-    ratios = log_ratios(config, state.world, state.classifier, experience, ratio_key)
-    rewards = experience.rewards + config.reward_offset
-    targets = tight_target(rewards, ratios, experience.continues, values, config.discount, config.reward_offset)
-    # Line 4: update Q and policy on it.
-    actor_critic, metrics = update_actor_critic(
-        config, state.actor_critic, experience.observations, experience.actions, targets, actor_key
-    )
+    rows = imagine(config, state.world, state.actor_critic.actor, batch, imagine_key)
+    imagined = state.imagined.add(rows)
+
+    def critics_step(actor_critic: ActorCritic, key: PRNGKeyArray) -> tuple[ActorCritic, Metrics]:
+        experience_key, value_key, ratio_key = jax.random.split(key, 3)
+        experience = sample_experience(config, replay, imagined, experience_key)
+        values = next_values(actor_critic, experience.next_observations, value_key)
+        # Line 3: the classifier's ratio weighs what follows, inside of the logarithm.
+        ratios = experience_ratios(config, state, experience, ratio_key)
+        lowest = state.world.statistics.rewards.lowest[0]  # a predicted reward may be lower: no logarithm shall meet it
+        rewards = jnp.maximum(experience.rewards, lowest) + config.reward_offset
+        targets = tight_target(rewards, ratios, experience.continues, values, config.discount, config.reward_offset)
+        # Line 4: update Q on it,
+        return update_critics(config, actor_critic, experience.observations, experience.actions, targets)
+
+    actor_critic, metrics = repeat(critics_step, state.actor_critic, critics_key, config.critic_updates)
+    # and the policy.
+    observations = sample_experience(config, replay, imagined, experience_key).observations
+    actor_critic, policy_metrics = update_policy(config, actor_critic, observations, policy_key)
     # Line 5: update model and classifier, which see Q and policy as they were.
-    world, classifier, model_metrics = update_model_and_classifier(
-        config, state, batch, number, model_key, lambda log_values: log_values
-    )
-    return AdversarialState(actor_critic, world, imagined, key, classifier), metrics | model_metrics
+    value_weight = delayed(config, number, 1.0)
+    world, classifier, model_metrics = update_model_and_classifier(config, state, batch, value_weight, model_key)
+    classifier = calibrated(config, world, classifier, replay, calibration_key)
+    metrics |= policy_metrics | model_metrics | {"trust": classifier.trust}
+    return AdversarialState(actor_critic, world, imagined, key, classifier), metrics
 
 
 ALGORITHM = Algorithm(
@@ -49,8 +69,8 @@ ALGORITHM = Algorithm(
     "MnM with the tight bound: a critic of log Q",
     PRESETS,
     init,
+    observe,
     update,
     warm_up,
-    prepare,
     log_returns=True,
 )

@@ -6,20 +6,24 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, PRNGKeyArray
 
+from mnm.agents import actor_critic as parts
 from mnm.agents.actor_critic import (
+    PAPER,
     ActorCritic,
     ActorCriticConfig,
     init_actor_critic,
     next_values,
-    update_actor_critic,
+    repeat,
+    update_critics,
+    update_policy,
 )
 from mnm.agents.algorithm import Algorithm, Metrics
 from mnm.losses.reward import td_target
-from mnm.replay import Replay
+from mnm.replay import Replay, Transitions
 
 PRESETS = {
-    "paper": ActorCriticConfig(),
-    "cpu": ActorCriticConfig(hidden=(128, 128), random_steps=1_000, updates_per_step=10),
+    "paper": ActorCriticConfig(**PAPER),
+    "cpu": ActorCriticConfig(hidden=(128, 128), random_steps=1_000, updates_per_step=2, critic_updates=5),
     "quick": ActorCriticConfig(hidden=(64, 64), batch_size=128, random_steps=200, updates_per_step=2),
 }
 
@@ -37,16 +41,27 @@ def init(config: ActorCriticConfig, observation_dim: int, action_dim: int, key: 
     return SACState(init_actor_critic(config, observation_dim, action_dim, actor_critic_key), key)
 
 
+def observe(config: ActorCriticConfig, state: SACState, transition: Transitions) -> SACState:
+    """The agent with its statistics moved by one real transition."""
+    moved = parts.observe(config, state.actor_critic, transition.observations, transition.rewards, transition.continues)
+    return SACState(moved, state.key)
+
+
 def update(config: ActorCriticConfig, state: SACState, replay: Replay, _: Array) -> tuple[SACState, Metrics]:
-    """One update from a batch of real transitions."""
-    key, batch_key, value_key, policy_key = jax.random.split(state.key, 4)
+    """One update of everything from real transitions."""
+    key, critics_key, batch_key, policy_key = jax.random.split(state.key, 4)
+
+    def critics_step(actor_critic: ActorCritic, key: PRNGKeyArray) -> tuple[ActorCritic, Metrics]:
+        batch_key, value_key = jax.random.split(key)
+        batch = replay.sample(batch_key, config.batch_size)
+        values = next_values(actor_critic, batch.next_observations, value_key)
+        targets = td_target(batch.rewards, batch.continues, values, config.discount)
+        return update_critics(config, actor_critic, batch.observations, batch.actions, targets)
+
+    actor_critic, metrics = repeat(critics_step, state.actor_critic, critics_key, config.critic_updates)
     batch = replay.sample(batch_key, config.batch_size)
-    values = next_values(state.actor_critic, batch.next_observations, value_key)
-    targets = td_target(batch.rewards, batch.continues, values, config.discount)
-    actor_critic, metrics = update_actor_critic(
-        config, state.actor_critic, batch.observations, batch.actions, targets, policy_key
-    )
-    return SACState(actor_critic, key), metrics
+    actor_critic, policy_metrics = update_policy(config, actor_critic, batch.observations, policy_key)
+    return SACState(actor_critic, key), metrics | policy_metrics
 
 
-ALGORITHM = Algorithm("sac", "soft actor-critic, without a model", PRESETS, init, update)
+ALGORITHM = Algorithm("sac", "soft actor-critic, without a model", PRESETS, init, observe, update)

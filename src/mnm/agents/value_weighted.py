@@ -1,58 +1,83 @@
-"""Value-weighted likelihood: MBPO with every transition's likelihood weighed by a softmax of Q over the batch.
+"""Value-weighted likelihood: MBPO with every transition's likelihood weighted by a softmax of Q over the batch.
 
-During the warm-up Q means nothing yet, and the model is trained for likelihood, as MBPO's.
+During the warm-up Q means nothing yet, and the model is trained for likelihood, as MBPO's. Q is standardized before the
+softmax, and no few rows have all the weight; the paper's raw softmax is a setting.
 """
 
 from __future__ import annotations
 
-import jax
-from jaxtyping import Array
+from dataclasses import dataclass
+from typing import Literal
 
-from mnm.agents.actor_critic import next_values, q_values, update_actor_critic
+import jax
+from jaxtyping import Array, PRNGKeyArray
+
+from mnm.agents.actor_critic import ActorCritic, next_values, repeat, update_critics, update_policy
 from mnm.agents.algorithm import Algorithm, Metrics
-from mnm.agents.mbpo import PRESETS, warm_up
+from mnm.agents.mbpo import warm_up
 from mnm.agents.world_model import (
+    SETTINGS,
     AgentState,
     ModelConfig,
     World,
     imagine,
     init,
-    prepare,
+    observe,
+    sample_experience,
     update_dynamics,
     update_outcomes,
 )
-from mnm.losses.model import value_weighted_loss
+from mnm.losses.model import softmax_weights, standardized_weights, value_weighted_loss
 from mnm.losses.reward import td_target
 from mnm.replay import Replay, Transitions
 
 
-def update(config: ModelConfig, state: AgentState, replay: Replay, _: Array) -> tuple[AgentState, Metrics]:
+@dataclass(frozen=True)
+class ValueWeightedConfig(ModelConfig):
+    """Settings of the value-weighted likelihood."""
+
+    value_term: Literal["relative", "raw"] = "relative"
+    """The softmax of standardized Q with a floor on the effective sample size, or of Q, as in the paper."""
+
+
+PRESETS = {scale: ValueWeightedConfig(**settings) for scale, settings in SETTINGS.items()}
+PRESETS["paper"] = ValueWeightedConfig(**SETTINGS["paper"], value_term="raw")
+
+
+def update(config: ValueWeightedConfig, state: AgentState, replay: Replay, _: Array) -> tuple[AgentState, Metrics]:
     """One update of everything."""
-    key, batch_key, policy_key, _model_key = jax.random.split(state.key, 4)
-    imagine_key, experience_key, value_key, actor_key = jax.random.split(policy_key, 4)
+    key, batch_key, imagine_key, critics_key, experience_key, policy_key = jax.random.split(state.key, 6)
     batch = replay.sample(batch_key, config.batch_size)
     # Sample experience from the learned model.
-    imagined = state.imagined.add(imagine(config, state.world, state.actor_critic.policy, batch, imagine_key))
-    experience = imagined.sample(experience_key, config.batch_size)
-    # Update Q and policy on it.
-    values = next_values(state.actor_critic, experience.next_observations, value_key)
-    targets = td_target(experience.rewards, experience.continues, values, config.discount)
-    actor_critic, metrics = update_actor_critic(
-        config, state.actor_critic, experience.observations, experience.actions, targets, actor_key
-    )
-    # Update the model by value-weighted likelihood.
+    rows = imagine(config, state.world, state.actor_critic.actor, batch, imagine_key)
+    imagined = state.imagined.add(rows)
+
+    # Update the critics on real transitions and the model's, then the policy.
+    def critics_step(actor_critic: ActorCritic, key: PRNGKeyArray) -> tuple[ActorCritic, Metrics]:
+        experience_key, value_key = jax.random.split(key)
+        experience = sample_experience(config, replay, imagined, experience_key)
+        values = next_values(actor_critic, experience.next_observations, value_key)
+        targets = td_target(experience.rewards, experience.continues, values, config.discount)
+        return update_critics(config, actor_critic, experience.observations, experience.actions, targets)
+
+    actor_critic, metrics = repeat(critics_step, state.actor_critic, critics_key, config.critic_updates)
+    observations = sample_experience(config, replay, imagined, experience_key).observations
+    actor_critic, policy_metrics = update_policy(config, actor_critic, observations, policy_key)
+    # Update the model by the weighted likelihood; it sees Q as it was.
     world, model_metrics = update_model(config, state, batch)
-    return AgentState(actor_critic, world, imagined, key), metrics | model_metrics
+    return AgentState(actor_critic, world, imagined, key), metrics | policy_metrics | model_metrics
 
 
-def update_model(config: ModelConfig, state: AgentState, batch: Transitions) -> tuple[World, Metrics]:
-    """Dynamics by the likelihood weighed by the lesser slow critic; rewards and continuation by regression."""
-    values = q_values(state.actor_critic.target_critics, batch.observations, batch.actions).min(axis=0)
-    world, metrics = update_dynamics(config, state.world, batch, lambda nlls, *_: value_weighted_loss(nlls, values))
+def update_model(config: ValueWeightedConfig, state: AgentState, batch: Transitions) -> tuple[World, Metrics]:
+    """Dynamics by the likelihood weighted by the target critics' minimum; rewards and termination by regression."""
+    critics = state.actor_critic.target_critics
+    q_values = state.actor_critic.q_values(critics, batch.observations, batch.actions).min(axis=0)
+    weights = standardized_weights(q_values) if config.value_term == "relative" else softmax_weights(q_values)
+    world, metrics = update_dynamics(config, state.world, batch, lambda nlls, *_: value_weighted_loss(nlls, weights))
     world, outcome_metrics = update_outcomes(config, world, batch)
     return world, metrics | outcome_metrics
 
 
 ALGORITHM = Algorithm(
-    "value_weighted", "a model trained for the likelihood weighed by Q", PRESETS, init, update, warm_up, prepare
+    "value_weighted", "a model trained for the likelihood weighted by Q", PRESETS, init, observe, update, warm_up
 )

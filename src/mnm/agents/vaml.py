@@ -1,62 +1,86 @@
 """VAML: MBPO whose model is trained for likelihood and for the Bellman error of the next states that it predicts.
 
-During the warm-up Q means nothing yet, and the model is trained for likelihood, as MBPO's.
+During the warm-up Q means nothing yet, and the model is trained for likelihood, as MBPO's. The error is measured in
+units of Q's spread: in those of reward it outweighs the likelihood where returns are large, and costs the model its
+accuracy. The paper's form is a setting.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Literal
+
 import jax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from mnm.agents.actor_critic import next_values, plain_values, q_values, update_actor_critic
+from mnm.agents.actor_critic import ActorCritic, next_values, plain_values, repeat, update_critics, update_policy
 from mnm.agents.algorithm import Algorithm, Metrics
-from mnm.agents.mbpo import PRESETS, warm_up
+from mnm.agents.mbpo import warm_up
 from mnm.agents.world_model import (
+    SETTINGS,
     AgentState,
     ModelConfig,
     World,
     imagine,
     init,
-    prepare,
+    observe,
+    sample_experience,
     update_dynamics,
     update_outcomes,
 )
-from mnm.losses.model import vaml_loss
+from mnm.losses.model import value_unit, vaml_loss
 from mnm.losses.reward import td_target
 from mnm.networks import GaussianDynamics
 from mnm.replay import Replay, Transitions
 
 
-def update(config: ModelConfig, state: AgentState, replay: Replay, _: Array) -> tuple[AgentState, Metrics]:
+@dataclass(frozen=True)
+class VAMLConfig(ModelConfig):
+    """Settings of VAML."""
+
+    value_term: Literal["relative", "raw"] = "relative"
+    """The Bellman error in units of Q's standard deviation, or in those of reward, as in the paper."""
+
+
+PRESETS = {scale: VAMLConfig(**settings) for scale, settings in SETTINGS.items()}
+PRESETS["paper"] = VAMLConfig(**SETTINGS["paper"], value_term="raw")
+
+
+def update(config: VAMLConfig, state: AgentState, replay: Replay, _: Array) -> tuple[AgentState, Metrics]:
     """One update of everything."""
-    key, batch_key, policy_key, model_key = jax.random.split(state.key, 4)
-    imagine_key, experience_key, value_key, actor_key = jax.random.split(policy_key, 4)
+    key, batch_key, imagine_key, critics_key, experience_key, policy_key, model_key = jax.random.split(state.key, 7)
     batch = replay.sample(batch_key, config.batch_size)
     # Sample experience from the learned model.
-    imagined = state.imagined.add(imagine(config, state.world, state.actor_critic.policy, batch, imagine_key))
-    experience = imagined.sample(experience_key, config.batch_size)
-    # Update Q and policy on it.
-    values = next_values(state.actor_critic, experience.next_observations, value_key)
-    targets = td_target(experience.rewards, experience.continues, values, config.discount)
-    actor_critic, metrics = update_actor_critic(
-        config, state.actor_critic, experience.observations, experience.actions, targets, actor_key
-    )
-    # Update the model by likelihood and Bellman error.
+    rows = imagine(config, state.world, state.actor_critic.actor, batch, imagine_key)
+    imagined = state.imagined.add(rows)
+
+    # Update the critics on real transitions and the model's, then the policy.
+    def critics_step(actor_critic: ActorCritic, key: PRNGKeyArray) -> tuple[ActorCritic, Metrics]:
+        experience_key, value_key = jax.random.split(key)
+        experience = sample_experience(config, replay, imagined, experience_key)
+        values = next_values(actor_critic, experience.next_observations, value_key)
+        targets = td_target(experience.rewards, experience.continues, values, config.discount)
+        return update_critics(config, actor_critic, experience.observations, experience.actions, targets)
+
+    actor_critic, metrics = repeat(critics_step, state.actor_critic, critics_key, config.critic_updates)
+    observations = sample_experience(config, replay, imagined, experience_key).observations
+    actor_critic, policy_metrics = update_policy(config, actor_critic, observations, policy_key)
+    # Update the model by likelihood and Bellman error; it sees Q and policy as they were.
     world, model_metrics = update_model(config, state, batch, model_key)
-    return AgentState(actor_critic, world, imagined, key), metrics | model_metrics
+    return AgentState(actor_critic, world, imagined, key), metrics | policy_metrics | model_metrics
 
 
-def update_model(
-    config: ModelConfig, state: AgentState, batch: Transitions, key: PRNGKeyArray
-) -> tuple[World, Metrics]:
-    """Dynamics by likelihood and Bellman error, by the slow critics; rewards and continuation by regression."""
+def update_model(config: VAMLConfig, state: AgentState, batch: Transitions, key: PRNGKeyArray) -> tuple[World, Metrics]:
+    """Dynamics by likelihood and Bellman error, by the target critics; rewards and termination by regression."""
     model_key, policy_key = jax.random.split(key)
-    current = q_values(state.actor_critic.target_critics, batch.observations, batch.actions).min(axis=0)
+    critics = state.actor_critic.target_critics
+    current = state.actor_critic.q_values(critics, batch.observations, batch.actions).min(axis=0)
+    unit = value_unit(current) if config.value_term == "relative" else 1.0
 
     def loss(nlls: Float[Array, "members batch"], dynamics: GaussianDynamics, inputs: Array) -> Float[Array, ""]:
         predicted = state.world.next_observations(batch.observations, dynamics.sample(inputs, model_key))
         values = batch.continues * plain_values(state.actor_critic, predicted, policy_key)
-        return vaml_loss(nlls, current, batch.rewards, values, config.discount)
+        return vaml_loss(nlls, current, batch.rewards, values, config.discount, unit)
 
     world, metrics = update_dynamics(config, state.world, batch, loss)
     world, outcome_metrics = update_outcomes(config, world, batch)
@@ -64,5 +88,5 @@ def update_model(
 
 
 ALGORITHM = Algorithm(
-    "vaml", "a model trained for likelihood and Bellman error", PRESETS, init, update, warm_up, prepare
+    "vaml", "a model trained for likelihood and Bellman error", PRESETS, init, observe, update, warm_up
 )

@@ -1,28 +1,34 @@
 """VMBPO: the reward r + (1/temperature) log p/q, without a logarithm of r; an upper bound's optimistic model.
 
-The model maximises discount V + (1/temperature) log p/q, the consistent pair of that reward.
+The model maximises discount temperature V + log p/q, the consistent pair of that reward; V in units of its spread,
+since in those of reward it makes the model explode. The paper's form is a setting. As in MnM, a real row is a sample
+of the model q = p, and log p/q is calibrated.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import jax
-from jaxtyping import Array
+from jaxtyping import Array, PRNGKeyArray
 
-from mnm.agents.actor_critic import next_values, update_actor_critic
+from mnm.agents.actor_critic import ActorCritic, next_values, repeat, update_critics, update_policy
 from mnm.agents.algorithm import Algorithm, Metrics
 from mnm.agents.classifier import (
     SETTINGS,
     AdversarialConfig,
     AdversarialState,
+    calibrated,
+    delayed,
+    experience_ratios,
     init,
-    log_ratios,
-    prepare,
+    relative_weight,
+    sample_real,
     update_model_and_classifier,
     warm_up,
 )
-from mnm.agents.world_model import imagine
+from mnm.agents.world_model import imagine, observe, sample_experience
 from mnm.losses.reward import td_target, vmbpo_reward
 from mnm.replay import Replay
 
@@ -33,36 +39,48 @@ class VMBPOConfig(AdversarialConfig):
 
     risk_temperature: float = 1.0
     """How much of the return's spread the model may exploit; the paper has 1. In units of 1 / reward."""
+    value_term: Literal["relative", "raw"] = "relative"
+    """V in units of its standard deviation in the model's objective, or the paper's V."""
+    calibrate: bool = True
 
 
 PRESETS = {scale: VMBPOConfig(**settings) for scale, settings in SETTINGS.items()}
+PRESETS["paper"] = VMBPOConfig(**SETTINGS["paper"], value_term="raw", calibrate=False)
 
 
 def update(
     config: VMBPOConfig, state: AdversarialState, replay: Replay, number: Array
 ) -> tuple[AdversarialState, Metrics]:
     """One update of everything: Algorithm 1, whose lines are named."""
-    key, batch_key, ratio_key, policy_key, model_key = jax.random.split(state.key, 5)
-    imagine_key, experience_key, value_key, actor_key = jax.random.split(policy_key, 4)
-    batch = replay.sample(batch_key, config.batch_size)
+    key, *keys = jax.random.split(state.key, 9)
+    batch_key, imagine_key, critics_key, experience_key, policy_key, model_key, calibration_key, value_key = keys
+    batch = sample_real(config, replay, batch_key)
     # Line 2: sample experience from the learned model.
-    imagined = state.imagined.add(imagine(config, state.world, state.actor_critic.policy, batch, imagine_key))
-    experience = imagined.sample(experience_key, config.batch_size)
-    values = next_values(state.actor_critic, experience.next_observations, value_key)
-    # Line 3: modify the rewards with the classifier, without a logarithm.
-    ratios = log_ratios(config, state.world, state.classifier, experience, ratio_key)
-    rewards = vmbpo_reward(experience.rewards, ratios, config.risk_temperature)
-    targets = td_target(rewards, experience.continues, values, config.discount)
-    # Line 4: update Q and policy on it.
-    actor_critic, metrics = update_actor_critic(
-        config, state.actor_critic, experience.observations, experience.actions, targets, actor_key
-    )
+    rows = imagine(config, state.world, state.actor_critic.actor, batch, imagine_key)
+    imagined = state.imagined.add(rows)
+
+    def critics_step(actor_critic: ActorCritic, key: PRNGKeyArray) -> tuple[ActorCritic, Metrics]:
+        experience_key, value_key, ratio_key = jax.random.split(key, 3)
+        experience = sample_experience(config, replay, imagined, experience_key)
+        values = next_values(actor_critic, experience.next_observations, value_key)
+        # Line 3: modify the rewards with the classifier, without a logarithm.
+        ratios = experience_ratios(config, state, experience, ratio_key)
+        rewards = vmbpo_reward(experience.rewards, ratios, config.risk_temperature)
+        targets = td_target(rewards, experience.continues, values, config.discount)
+        # Line 4: update Q on it,
+        return update_critics(config, actor_critic, experience.observations, experience.actions, targets)
+
+    actor_critic, metrics = repeat(critics_step, state.actor_critic, critics_key, config.critic_updates)
+    # and the policy.
+    observations = sample_experience(config, replay, imagined, experience_key).observations
+    actor_critic, policy_metrics = update_policy(config, actor_critic, observations, policy_key)
     # Line 5: update model and classifier, which see Q and policy as they were.
     tilt = config.discount * config.risk_temperature
-    world, classifier, model_metrics = update_model_and_classifier(
-        config, state, batch, number, model_key, lambda values: tilt * values
-    )
-    return AdversarialState(actor_critic, world, imagined, key, classifier), metrics | model_metrics
+    weight = delayed(config, number, tilt * relative_weight(state, batch, config.value_term, value_key))
+    world, classifier, model_metrics = update_model_and_classifier(config, state, batch, weight, model_key)
+    classifier = calibrated(config, world, classifier, replay, calibration_key)
+    metrics |= policy_metrics | model_metrics | {"trust": classifier.trust}
+    return AdversarialState(actor_critic, world, imagined, key, classifier), metrics
 
 
-ALGORITHM = Algorithm("vmbpo", "VMBPO: MnM without the logarithm", PRESETS, init, update, warm_up, prepare)
+ALGORITHM = Algorithm("vmbpo", "VMBPO: MnM without the logarithm", PRESETS, init, observe, update, warm_up)

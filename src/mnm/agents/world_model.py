@@ -1,9 +1,6 @@
-"""What the model-based agents share: dynamics with a slow copy, reward and continuation networks, imagined experience.
+"""What the model-based agents share: dynamics with a target network, reward and termination heads, model experience.
 
-Every network sees whitened inputs. The statistics are set by `prepare`, which the loop calls when the random steps are
-over and then whenever the real transitions have doubled. From the second time on the first and last layers are changed
-with them, so that no network's function of the data jumps; new networks are made for whitened data and stay as they
-are.
+Every network sees normalized inputs, by statistics that follow every real transition.
 """
 
 from __future__ import annotations
@@ -19,27 +16,24 @@ import optax
 import tyro
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from mnm.agents.actor_critic import ActorCritic, ActorCriticConfig, adam_step, init_actor_critic
+from mnm.agents import actor_critic as parts
+from mnm.agents.actor_critic import Actor, ActorCritic, ActorCriticConfig, adam_step, init_actor_critic
 from mnm.agents.algorithm import Metrics
 from mnm.losses.model import gaussian_nll
-from mnm.networks import (
-    MLP,
-    GaussianDynamics,
-    TanhGaussianPolicy,
-    Whitening,
-    rewhitened_inputs,
-    rewhitened_outputs,
-    slow_copy,
-)
+from mnm.networks import MLP, GaussianDynamics, moved_target
+from mnm.normalizer import Normalizer
 from mnm.replay import Replay, Transitions
 
 Termination = Callable[[Array, Array, Array], Bool[Array, " batch"]]
 """(observations, actions, next observations) -> whether the episode ended there, in JAX."""
 
+RANGE_MARGIN = 0.1
+"""How far outside of the range seen a predicted observation may lie, in widths of that range."""
+
 
 @dataclass(frozen=True)
 class ModelConfig(ActorCriticConfig):
-    """Settings of every model-based agent; the defaults are the paper's."""
+    """Settings of every model-based agent."""
 
     model_hidden: tuple[int, ...] = (256, 256, 256, 256)
     """Hidden layers of each dynamics model."""
@@ -47,12 +41,18 @@ class ModelConfig(ActorCriticConfig):
     """How many dynamics models."""
     outcome_hidden: tuple[int, ...] = (256, 256)
     """Hidden layers of the reward network and of the network for the probability that the episode goes on."""
+    model_learning_rate: float = 3e-4
+    """Of the dynamics, reward and termination networks, and of the classifier."""
     slow_model_rate: float = 0.001
-    """How fast the slow copy of the dynamics, which makes the experience, follows."""
+    """How fast the dynamics' target network, which makes the experience, follows."""
     model_buffer: int = 256_000
-    """How many imagined transitions are kept."""
+    """How many transitions of the model are kept."""
     rollout_length: int = 1
     """Steps in the model from each real state."""
+    real_ratio: float = 0.5
+    """The share of real transitions in every batch of the critics and the policy; the rest is the model's."""
+    real_action_ratio: float = 0.0
+    """The share of the model's steps from real states that take the real action; the rest takes the policy's."""
     warmup_updates: int = 100_000
     """Updates of the model alone, when the random steps are over and before the policy starts to learn."""
     termination: Annotated[Termination | None, tyro.conf.Suppress] = None
@@ -60,14 +60,16 @@ class ModelConfig(ActorCriticConfig):
 
 
 SETTINGS: dict[str, dict[str, Any]] = {
-    "paper": {},
+    "paper": parts.PAPER | {"real_ratio": 0.0, "real_action_ratio": 0.5},
     "cpu": {
         "hidden": (128, 128),
-        "model_hidden": (64, 64, 64),
-        "outcome_hidden": (64, 64),
+        "model_hidden": (128, 128, 128),
+        "outcome_hidden": (128, 128),
+        "slow_model_rate": 0.005,
         "random_steps": 1_000,
-        "warmup_updates": 5_000,
-        "updates_per_step": 10,
+        "warmup_updates": 3_000,
+        "updates_per_step": 2,
+        "critic_updates": 5,
     },
     "quick": {
         "hidden": (64, 64),
@@ -84,15 +86,23 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 class Statistics(eqx.Module):
-    """What whitens the networks' inputs and outputs, and the range of the rewards seen."""
+    """Of the real transitions."""
 
-    inputs: Whitening
-    """Of (s, a)."""
-    changes: Whitening
+    observations: Normalizer
+    changes: Normalizer
     """Of s' - s."""
-    rewards: Whitening
-    lowest_reward: Float[Array, ""]
-    highest_reward: Float[Array, ""]
+    rewards: Normalizer
+    ends: Float[Array, ""]
+    """How many transitions ended their episode."""
+
+    def add(self, transition: Transitions) -> Statistics:
+        """With one transition more."""
+        return Statistics(
+            self.observations.add(transition.observations),
+            self.changes.add(transition.next_observations - transition.observations),
+            self.rewards.add(transition.rewards[None]),
+            self.ends + (1.0 - transition.continues),
+        )
 
 
 class World(eqx.Module):
@@ -100,31 +110,26 @@ class World(eqx.Module):
 
     statistics: Statistics
     dynamics: GaussianDynamics
-    slow_dynamics: GaussianDynamics
+    target_dynamics: GaussianDynamics
     rewards: MLP
-    """Whitened (s, a) -> whitened r."""
+    """Normalized s, a -> normalized r."""
     continues: MLP
-    """Whitened (s, a, s' - s) -> logit of the probability that the episode goes on."""
+    """Normalized s, a, s' - s -> logit of the probability that the episode goes on."""
     dynamics_optimiser: optax.OptState
     rewards_optimiser: optax.OptState
     continues_optimiser: optax.OptState
 
     def inputs(self, observations: Array, actions: Array) -> Array:
-        """Whitened (s, a)."""
-        return self.statistics.inputs.whiten(jnp.concatenate([observations, actions], axis=-1))
+        """Normalized s, and a, which lies in [-1, 1]."""
+        return jnp.concatenate([self.statistics.observations.normalize(observations), actions], axis=-1)
 
     def changes(self, observations: Array, next_observations: Array) -> Array:
-        """Whitened s' - s."""
-        return self.statistics.changes.whiten(next_observations - observations)
+        """Normalized s' - s."""
+        return self.statistics.changes.normalize(next_observations - observations)
 
     def next_observations(self, observations: Array, changes: Array) -> Array:
-        """s' from s and the whitened change."""
+        """s' from s and the normalized change."""
         return observations + self.statistics.changes.restore(changes)
-
-    def predicted_rewards(self, inputs: Array) -> Array:
-        """r(s, a), kept within the range of the rewards seen: a logarithm must not meet a stray negative one."""
-        rewards = self.statistics.rewards.restore(self.rewards(inputs))[..., 0]
-        return jnp.clip(rewards, self.statistics.lowest_reward, self.statistics.highest_reward)
 
     def step(
         self,
@@ -134,15 +139,22 @@ class World(eqx.Module):
         actions: Float[Array, "batch act"],
         key: PRNGKeyArray,
     ) -> Transitions:
-        """One step in the model; `continues` is the probability to go on."""
+        """One step in the model, which stays near the states seen; `continues` is the probability to go on.
+
+        As long as no episode has ever ended, none ends in the model.
+        """
         inputs = self.inputs(observations, actions)
         changes = dynamics.sample(inputs, key)
-        next_observations = self.next_observations(observations, changes)
+        next_observations = self.statistics.observations.clip(
+            self.next_observations(observations, changes), RANGE_MARGIN
+        )
         if termination is None:
-            continues = jax.nn.sigmoid(self.continues(jnp.concatenate([inputs, changes], axis=-1))[..., 0])
+            learned = jax.nn.sigmoid(self.continues(jnp.concatenate([inputs, changes], axis=-1))[..., 0])
+            continues = jnp.where(self.statistics.ends > 0, learned, 1.0)
         else:
             continues = 1.0 - termination(observations, actions, next_observations).astype(jnp.float32)
-        return Transitions(observations, actions, self.predicted_rewards(inputs), next_observations, continues)
+        rewards = self.statistics.rewards.restore(self.rewards(inputs))[..., 0]
+        return Transitions(observations, actions, rewards, next_observations, continues)
 
 
 class AgentState(eqx.Module):
@@ -169,91 +181,49 @@ def init(config: ModelConfig, observation_dim: int, action_dim: int, key: PRNGKe
 
 
 def init_world(config: ModelConfig, observation_dim: int, action_dim: int, key: PRNGKeyArray) -> World:
-    """New networks; the slow copy starts equal to the dynamics."""
+    """New networks; the target network starts equal to the dynamics."""
     dynamics_key, rewards_key, continues_key = jax.random.split(key, 3)
     inputs = observation_dim + action_dim
     statistics = Statistics(
-        Whitening.identity(inputs),
-        Whitening.identity(observation_dim),
-        Whitening.identity(1),
-        jnp.asarray(-jnp.inf, jnp.float32),
-        jnp.asarray(jnp.inf, jnp.float32),
+        Normalizer.empty(observation_dim), Normalizer.empty(observation_dim), Normalizer.empty(1), jnp.zeros(())
     )
     dynamics = GaussianDynamics(dynamics_key, observation_dim, action_dim, config.model_hidden, config.members)
     rewards = MLP(rewards_key, (inputs, *config.outcome_hidden, 1))
     continues = MLP(continues_key, (inputs + observation_dim, *config.outcome_hidden, 1))
-    optimiser = optax.adam(config.learning_rate)
+    optimiser = optax.adam(config.model_learning_rate)
     states = (optimiser.init(network) for network in (dynamics, rewards, continues))
     return World(statistics, dynamics, jax.tree.map(jnp.copy, dynamics), rewards, continues, *states)
 
 
-def prepare_world(world: World, replay: Replay, size: int) -> World:
-    """The world with the statistics of the `size` transitions stored; what a network has learned it keeps."""
-    stored = jax.tree.map(lambda rows: rows[:size], replay.storage)
-    statistics = Statistics(
-        Whitening.of(jnp.concatenate([stored.observations, stored.actions], axis=-1)),
-        Whitening.of(stored.next_observations - stored.observations),
-        Whitening.of(stored.rewards[:, None]),
-        stored.rewards.min(),
-        stored.rewards.max(),
-    )
-    old = statistics_before(world, statistics)
-
-    def rewhitened_dynamics(dynamics: GaussianDynamics) -> GaussianDynamics:
-        members = tuple(
-            rewhitened_outputs(
-                rewhitened_inputs(member, old.inputs, statistics.inputs), old.changes, statistics.changes
-            )
-            for member in dynamics.network.members
-        )
-        return eqx.tree_at(lambda d: d.network.members, dynamics, members)
-
-    return eqx.tree_at(
-        lambda w: (w.statistics, w.dynamics, w.slow_dynamics, w.rewards, w.continues),
-        world,
-        (
-            statistics,
-            rewhitened_dynamics(world.dynamics),
-            rewhitened_dynamics(world.slow_dynamics),
-            rewhitened_outputs(
-                rewhitened_inputs(world.rewards, old.inputs, statistics.inputs), old.rewards, statistics.rewards
-            ),
-            rewhitened_inputs(world.continues, transition_whitening(old), transition_whitening(statistics)),
-        ),
-    )
+def observe(config: ModelConfig, state: AnyState, transition: Transitions) -> AnyState:
+    """The agent with its statistics moved by one real transition."""
+    return observe_with_reward(config, state, transition, transition.rewards, transition.continues)
 
 
-def statistics_before(world: World, new: Statistics) -> Statistics:
-    """Those that the networks were trained with. Networks that have had none are as good for the new ones."""
-    first = jnp.isneginf(world.statistics.lowest_reward)
-    before: Statistics = jax.tree.map(lambda old, now: jnp.where(first, now, old), world.statistics, new)
-    return before
+def observe_with_reward(
+    config: ModelConfig,
+    state: AnyState,
+    transition: Transitions,
+    reward: Float[Array, ""],
+    continues: Float[Array, ""],
+) -> AnyState:
+    """The same, for an agent whose critics learn from another reward than the task's."""
+    actor_critic = parts.observe(config, state.actor_critic, transition.observations, reward, continues)
+    statistics = state.world.statistics.add(transition)
+    return eqx.tree_at(lambda s: (s.actor_critic, s.world.statistics), state, (actor_critic, statistics))
 
 
-def transition_whitening(statistics: Statistics) -> Whitening:
-    """Of (s, a, s' - s)."""
-    parts = (statistics.inputs, statistics.changes)
-    return Whitening(*(jnp.concatenate([getattr(part, name) for part in parts]) for name in ("mean", "std")))
-
-
-def prepare(state: AnyState, replay: Replay, size: int) -> AnyState:
-    """The agent with the world's statistics set from the `size` transitions stored."""
-    return eqx.tree_at(lambda s: s.world, state, prepare_world(state.world, replay, size))
-
-
-def imagine(
-    config: ModelConfig, world: World, policy: TanhGaussianPolicy, batch: Transitions, key: PRNGKeyArray
-) -> Transitions:
-    """Experience from the slow copy: steps from real states, the first with the real action in half of the rows.
+def imagine(config: ModelConfig, world: World, actor: Actor, batch: Transitions, key: PRNGKeyArray) -> Transitions:
+    """Experience from the target network: steps from real states, the first with the real action in a share of them.
 
     Longer rollouts go on with the policy's actions; a row whose episode has probably ended starts again at its
     real state.
     """
-    half = len(batch.rewards) // 2
+    given = int(config.real_action_ratio * len(batch.rewards))
     first_key, model_key, rollout_key = jax.random.split(key, 3)
-    chosen, _ = policy.sample(batch.observations[half:], first_key)
-    actions = jnp.concatenate([batch.actions[:half], chosen])
-    first = world.step(world.slow_dynamics, config.termination, batch.observations, actions, model_key)
+    chosen, _ = actor.sample(batch.observations[given:], first_key)
+    actions = jnp.concatenate([batch.actions[:given], chosen])
+    first = world.step(world.target_dynamics, config.termination, batch.observations, actions, model_key)
     if config.rollout_length == 1:
         return first
 
@@ -261,12 +231,25 @@ def imagine(
         policy_key, model_key = jax.random.split(key)
         alive = last.continues[:, None] > 0.5
         observations = jnp.where(alive, last.next_observations, batch.observations)
-        actions, _ = policy.sample(observations, policy_key)
-        step = world.step(world.slow_dynamics, config.termination, observations, actions, model_key)
+        actions, _ = actor.sample(observations, policy_key)
+        step = world.step(world.target_dynamics, config.termination, observations, actions, model_key)
         return step, step
 
     _, later = jax.lax.scan(go_on, first, jax.random.split(rollout_key, config.rollout_length - 1))
     return jax.tree.map(lambda one, more: jnp.concatenate([one[None], more]).reshape(-1, *one.shape[1:]), first, later)
+
+
+def real_rows(config: ModelConfig) -> int:
+    """How many rows of a batch are real."""
+    return round(config.real_ratio * config.batch_size)
+
+
+def sample_experience(config: ModelConfig, replay: Replay, imagined: Replay, key: PRNGKeyArray) -> Transitions:
+    """A batch for the critics and the policy: first the real rows, then the model's."""
+    real_key, model_key = jax.random.split(key)
+    count = real_rows(config)
+    real, model = replay.sample(real_key, count), imagined.sample(model_key, config.batch_size - count)
+    return jax.tree.map(lambda *columns: jnp.concatenate(columns), real, model)
 
 
 def update_dynamics(
@@ -275,9 +258,9 @@ def update_dynamics(
     batch: Transitions,
     loss: Callable[[Float[Array, "members batch"], GaussianDynamics, Array], Float[Array, ""]],
 ) -> tuple[World, Metrics]:
-    """One step of the dynamics down `loss` of (nll of each row by each member, dynamics, whitened inputs).
+    """One step of the dynamics down `loss` of (nll of each row by each member, dynamics, normalized inputs).
 
-    All members see the same rows; then the slow copy follows.
+    All members see the same rows; then the target network follows.
     """
     inputs = world.inputs(batch.observations, batch.actions)
     changes = world.changes(batch.observations, batch.next_observations)
@@ -290,27 +273,28 @@ def update_dynamics(
 
 
 def moved_dynamics(config: ModelConfig, world: World, gradient: GaussianDynamics) -> World:
-    """The dynamics after one step of their optimiser, and their slow copy behind them."""
-    dynamics, optimiser = adam_step(config, world.dynamics, world.dynamics_optimiser, gradient)
-    slow = slow_copy(world.slow_dynamics, dynamics, config.slow_model_rate)
+    """The dynamics after one step of their optimiser, and their target network behind them."""
+    dynamics, optimiser = adam_step(config.model_learning_rate, world.dynamics, world.dynamics_optimiser, gradient)
+    target = moved_target(world.target_dynamics, dynamics, config.slow_model_rate)
     return eqx.tree_at(
-        lambda w: (w.dynamics, w.slow_dynamics, w.dynamics_optimiser), world, (dynamics, slow, optimiser)
+        lambda w: (w.dynamics, w.target_dynamics, w.dynamics_optimiser), world, (dynamics, target, optimiser)
     )
 
 
 def update_outcomes(config: ModelConfig, world: World, batch: Transitions) -> tuple[World, Metrics]:
-    """One step of the reward network (squared error) and of the continuation network (cross-entropy), on real rows.
+    """One step of the reward network (squared error) and of the termination network (cross-entropy), on real rows.
 
-    A task that declares its termination function needs no continuation network.
+    A task that declares its termination function needs no termination network.
     """
     inputs = world.inputs(batch.observations, batch.actions)
-    rewards = world.statistics.rewards.whiten(batch.rewards[:, None])
+    rewards = world.statistics.rewards.normalize(batch.rewards[:, None])
 
     def rewards_objective(network: MLP) -> Float[Array, ""]:
         return ((network(inputs) - rewards) ** 2).mean()
 
+    rate = config.model_learning_rate
     rewards_value, gradient = jax.value_and_grad(rewards_objective)(world.rewards)
-    network, rewards_optimiser = adam_step(config, world.rewards, world.rewards_optimiser, gradient)
+    network, rewards_optimiser = adam_step(rate, world.rewards, world.rewards_optimiser, gradient)
     world = eqx.tree_at(lambda w: (w.rewards, w.rewards_optimiser), world, (network, rewards_optimiser))
     metrics = {"reward_loss": rewards_value}
     if config.termination is not None:
@@ -323,6 +307,6 @@ def update_outcomes(config: ModelConfig, world: World, batch: Transitions) -> tu
         return optax.sigmoid_binary_cross_entropy(network(transitions)[:, 0], batch.continues).mean()
 
     continues_value, gradient = jax.value_and_grad(continues_objective)(world.continues)
-    network, continues_optimiser = adam_step(config, world.continues, world.continues_optimiser, gradient)
+    network, continues_optimiser = adam_step(rate, world.continues, world.continues_optimiser, gradient)
     world = eqx.tree_at(lambda w: (w.continues, w.continues_optimiser), world, (network, continues_optimiser))
     return world, metrics | {"continue_loss": continues_value}

@@ -15,9 +15,9 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.typing import NDArray
 
-from mnm.agents.actor_critic import ActorCritic, q_values
+from mnm.agents.actor_critic import ActorCritic
 from mnm.agents.algorithm import Algorithm
-from mnm.agents.classifier import AdversarialState, Classifier, log_ratios
+from mnm.agents.classifier import AdversarialState, Classifier, expected_ratios, log_ratios
 from mnm.agents.world_model import World
 from mnm.losses.classifier import classifier_accuracy
 from mnm.losses.reward import absorbing_log_value, mnm_reward
@@ -64,7 +64,7 @@ def diagnose(
     if classifier is not None:
         found |= _floats(classifier_diagnostics(config, state.world, classifier, rows, key))
     offset = getattr(config, "reward_offset", 0.0)
-    with_bound = classifier is not None and float(state.world.statistics.lowest_reward) + offset > 0
+    with_bound = classifier is not None and float(state.world.statistics.rewards.lowest[0]) + offset > 0
     parts = (state.actor_critic, state.world, classifier)
     return found | _floats(imagined_returns(config, with_bound, *parts, starts, min(time_limit, BOUND_HORIZON), key))
 
@@ -100,8 +100,8 @@ def value_diagnostics(
 
 @jax.jit
 def _mode_values(actor_critic: ActorCritic, observations: Array) -> Float[Array, " batch"]:
-    actions = actor_critic.policy.mode(observations)
-    return q_values(actor_critic.critics, observations, actions).min(axis=0)
+    actions = actor_critic.actor.mode(observations)
+    return actor_critic.q_values(actor_critic.critics, observations, actions).min(axis=0)
 
 
 def held_out(episodes: list[Episode], generator: np.random.Generator) -> Transitions:
@@ -134,13 +134,13 @@ def windows(episodes: list[Episode], generator: np.random.Generator) -> tuple[ND
 def model_errors(
     world: World, rows: Transitions, stretches: tuple[Array, Array] | None, key: PRNGKeyArray
 ) -> dict[str, Array]:
-    """Mean squared error of the slow model's means, after 1 step and after 10 on its own predictions.
+    """Mean squared error of the target model's means, after 1 step and after 10 on its own predictions.
 
-    In units of the whitened change. The constant predictor always moves by the mean change of the training data.
+    In units of the normalized change. The constant predictor always moves by the mean change of the training data.
     """
 
     def step(observations: Array, actions: Array) -> Array:
-        changes = world.slow_dynamics.sample(world.inputs(observations, actions), key, noise_scale=0.0)
+        changes = world.target_dynamics.sample(world.inputs(observations, actions), key, noise_scale=0.0)
         return world.next_observations(observations, changes)
 
     scale = world.statistics.changes.unit
@@ -165,13 +165,13 @@ def model_errors(
 def classifier_diagnostics(
     config: Any, world: World, classifier: Classifier, rows: Transitions, key: PRNGKeyArray
 ) -> dict[str, Array]:
-    """Accuracy and calibration error (10 bins) on held-out transitions against the slow model's at the same (s, a).
+    """Accuracy and calibration error (10 bins) on held-out transitions against the target model's at the same (s, a).
 
     The probability of being real is p/(p+q) from the log ratio: the smoothing of the labels is undone.
     """
     inputs = world.inputs(rows.observations, rows.actions)
     model_key, *noise_keys = jax.random.split(key, 3)
-    changes = world.slow_dynamics.sample(inputs, model_key)
+    changes = world.target_dynamics.sample(inputs, model_key)
     fakes = rows._replace(next_observations=world.next_observations(rows.observations, changes))
     real, fake = (
         log_ratios(config, world, classifier, part, noise_key)
@@ -203,7 +203,7 @@ def imagined_returns(
     time_limit: Array | int,
     key: PRNGKeyArray,
 ) -> dict[str, Array]:
-    """The deterministic policy's return in the slow model, up to the time limit; and with a classifier the bound.
+    """The deterministic policy's return in the target model, up to the time limit; and with a classifier the bound.
 
     The bound is E_q sum discount^t [ (1-discount) log r + discount log p/q - (1-discount) log(1-discount) ]; where
     the episode may have ended the rest is the log value of being paid the offset for ever.
@@ -213,14 +213,15 @@ def imagined_returns(
 
     def step(t: Array, carry: tuple[Array, ...]) -> tuple[Array, ...]:
         observations, alive, total, bound = carry
-        actions = actor_critic.policy.mode(observations)
+        actions = actor_critic.actor.mode(observations)
         model_key, noise_key = jax.random.split(jax.random.fold_in(key, t))
-        rows = world.step(world.slow_dynamics, config.termination, observations, actions, model_key)
+        rows = world.step(world.target_dynamics, config.termination, observations, actions, model_key)
         total = total + alive * rows.rewards
         if with_bound:
             assert classifier is not None
-            ratios = log_ratios(config, world, classifier, rows, noise_key)
-            gain = mnm_reward(rows.rewards + offset, ratios, discount, ratio_weight=discount)
+            ratios = expected_ratios(config, world, classifier, observations, actions, noise_key)
+            lowest = world.statistics.rewards.lowest[0]
+            gain = mnm_reward(jnp.maximum(rows.rewards, lowest) + offset, ratios, discount, ratio_weight=discount)
             if offset > 0:
                 gain = gain + discount * (1 - rows.continues) * absorbing_log_value(offset, discount)
             bound = bound + discount**t * alive * gain

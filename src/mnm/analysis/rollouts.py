@@ -12,10 +12,10 @@ from mnm.agents.world_model import World
 def imagined(
     world: World, starts: Float[Array, "rows obs"], actions: Float[Array, "steps rows act"]
 ) -> Float[Array, "steps rows obs"]:
-    """The slow model's next observations, step after step on its own predictions: the mean over its members' means."""
+    """The target network's next observations, step after step on its own: the mean over its members' means."""
 
     def step(observations: Array, actions: Array) -> tuple[Array, Array]:
-        means, _ = world.slow_dynamics.distribution(world.inputs(observations, actions))
+        means, _ = world.target_dynamics.distribution(world.inputs(observations, actions))
         after = world.next_observations(observations, means.mean(axis=0))
         return after, after
 

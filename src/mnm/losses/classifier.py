@@ -36,6 +36,31 @@ def log_ratio(logits: Float[Array, "*batch"], smoothing: float = 0.0) -> Float[A
     return logits + jnp.log(jnp.maximum(share, SMALLEST_SHARE))
 
 
+def expected_log_ratio(log_ratios: Float[Array, "samples batch"]) -> Float[Array, " batch"]:
+    """E_q[ l ] - log E_q[ exp l ] over samples s' ~ q(.|s, a) of l = log p/q up to any function of (s, a).
+
+    Departs from the paper, which takes l at one sample. Whatever (s, a), E_q[ p/q ] is 1: what a classifier says of
+    (s, a) alone is an error, which this takes away, and of what is left it takes the mean: minus the divergence of q
+    from p, never above 0. It has the same place in the bound, and none of the noise.
+    """
+    return log_ratios.mean(axis=0) - jax.nn.logsumexp(log_ratios, axis=0) + jnp.log(len(log_ratios))
+
+
+def calibration_step(
+    trust: Float[Array, ""], real: Float[Array, " real"], fake: Float[Array, " fake"], rate: float
+) -> Float[Array, ""]:
+    """One damped Newton step of t in E_real[ -log sigmoid(t l) ] + E_model[ -log sigmoid(-t l) ],  l = log p/q.
+
+    The best t multiplies the log ratios of held-out transitions so that sigmoid(t l) is a calibrated probability of
+    being real: 1 if l is right, 0 if it says nothing about them. t stays between 0 and 1: an estimate is never
+    believed more than it claims.
+    """
+    slope = (fake * jax.nn.sigmoid(trust * fake)).mean() - (real * jax.nn.sigmoid(-trust * real)).mean()
+    spread = [ratios**2 * jax.nn.sigmoid(trust * ratios) * jax.nn.sigmoid(-trust * ratios) for ratios in (real, fake)]
+    curvature = spread[0].mean() + spread[1].mean()
+    return jnp.clip(trust - rate * slope / jnp.maximum(curvature, 1e-8), 0.0, 1.0)
+
+
 def classifier_accuracy(real_logits: Float[Array, "*batch"], model_logits: Float[Array, "*fakes"]) -> Float[Array, ""]:
     """The share of transitions that the classifier gets right, real and model ones weighing the same."""
     return 0.5 * ((real_logits > 0).mean() + (model_logits < 0).mean())

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 
 def adversarial_loss(
-    log_ratios: Float[Array, "*batch"], values: Float[Array, "*batch"], value_weight: float
+    log_ratios: Float[Array, "*batch"], values: Float[Array, "*batch"], value_weight: float | Float[Array, ""]
 ) -> Float[Array, ""]:
     """-E_{s' ~ q}[ log p/q + value_weight V(s') ]  (Eq. model-objective), at samples s' that depend on the model.
 
@@ -18,14 +18,13 @@ def adversarial_loss(
     return -(log_ratios + value_weight * values).mean()
 
 
-def relative_values(values: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
-    """V / mean |V|, the mean being a constant: the value term in units of its own size.
+def value_unit(values: Float[Array, " batch"]) -> Float[Array, ""]:
+    """The standard deviation of V over a batch, a constant: what a value term is measured in.
 
-    For MnM-approx, whose V is in units of reward, so that V + log p/q would mix units. In the ladder's tight bound the
-    term is log V, whose gradient is that of V divided by V; this is the same with one V for the batch.
+    Where V is in units of reward, V + log p/q would mix units; V / value_unit(V) is free of scale, and of what is added
+    to every reward.
     """
-    size = jax.lax.stop_gradient(jnp.abs(values).mean())
-    return values / jnp.maximum(size, 1e-6)
+    return jnp.maximum(jax.lax.stop_gradient(values).std(), 1e-6)
 
 
 def gaussian_nll(
@@ -41,13 +40,27 @@ def likelihood_loss(nlls: Float[Array, "*batch"]) -> Float[Array, ""]:
     return nlls.mean()
 
 
-def value_weighted_loss(nlls: Float[Array, "*members batch"], q_values: Float[Array, " batch"]) -> Float[Array, ""]:
-    """-sum_i softmax(Q)_i log q(s'_i|s_i,a_i): the likelihood with weights by a softmax of Q over the batch.
-
-    The weights are constants.
-    """
-    weights = jax.lax.stop_gradient(jax.nn.softmax(q_values))
+def value_weighted_loss(nlls: Float[Array, "*members batch"], weights: Float[Array, " batch"]) -> Float[Array, ""]:
+    """-sum_i w_i log q(s'_i|s_i,a_i): the likelihood with weights by a softmax of Q over the batch, see below."""
     return (nlls * weights).sum(axis=-1).mean()
+
+
+def softmax_weights(q_values: Float[Array, " batch"]) -> Float[Array, " batch"]:
+    """softmax(Q): the paper's weights, constants. Where Q spreads over hundreds, one row has all the weight."""
+    return jax.lax.stop_gradient(jax.nn.softmax(q_values))
+
+
+def standardized_weights(q_values: Float[Array, " batch"], smallest_share: float = 0.5) -> Float[Array, " batch"]:
+    """softmax(Q / std Q), mixed with uniform weights: the effective sample size is at least a share of the batch.
+
+    The effective sample size 1 / sum w^2 of w = c p + (1-c) / n is n / (1 + c^2 (n sum p^2 - 1)); c is the largest,
+    up to 1, for which it is n smallest_share.
+    """
+    count = len(q_values)
+    weights = softmax_weights(q_values / value_unit(q_values))
+    excess = count * (weights**2).sum() - 1.0
+    kept = jnp.minimum(1.0, jnp.sqrt((1.0 / smallest_share - 1.0) / jnp.maximum(excess, 1e-6)))
+    return kept * weights + (1.0 - kept) / count
 
 
 def vaml_loss(
@@ -56,10 +69,11 @@ def vaml_loss(
     rewards: Float[Array, " batch"],
     predicted_values: Float[Array, " batch"],
     discount: float,
+    unit: float | Float[Array, ""] = 1.0,
 ) -> Float[Array, ""]:
-    """-E[ log q ] + E[ ( r + discount V(s'_model) - Q(s,a) )^2 ]: the likelihood plus the Bellman error of predictions.
+    """-E[ log q ] + E[ ( ( r + discount V(s'_model) - Q(s,a) ) / unit )^2 ]: likelihood plus Bellman error.
 
-    Q is a constant; the gradient reaches the model through V at the predicted next states.
+    Q and the unit are constants; the gradient reaches the model through V at the predicted next states.
     """
-    errors = rewards + discount * predicted_values - jax.lax.stop_gradient(q_values)
+    errors = (rewards + discount * predicted_values - jax.lax.stop_gradient(q_values)) / unit
     return nlls.mean() + (errors**2).mean()

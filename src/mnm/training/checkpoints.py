@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from mnm.training.learner import Learner, Snapshot
 from mnm.training.saving import config_as_json, pack, unpack
 
-FORMAT = 1
+FORMAT = 2
 FOLDER = "checkpoints"
 KEPT = 2
 

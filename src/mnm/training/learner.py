@@ -19,19 +19,18 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mnm.agents.actor_critic import Actor
 from mnm.agents.algorithm import (
     AgentConfig,
     Algorithm,
     act,
     new_agents,
-    prepare,
     store,
     train_step,
     update_many,
 )
 from mnm.agents.world_model import ModelConfig
 from mnm.analysis.diagnostics import Episode, diagnose
-from mnm.networks import TanhGaussianPolicy
 from mnm.replay import Replay, Transitions
 from mnm.training.environments import TaskError, episode_seed, make
 
@@ -98,7 +97,6 @@ class Learner:
         """That `learn` has taken so far."""
         self.episodes = [0] * len(seeds)
         """Training episodes begun, by seed."""
-        self._next_statistics = config.random_steps
         self._observations: NDArray[np.float32] | None = None
         self._actions: NDArray | None = None
         self._taken: list[list[NDArray]] = [[] for _ in seeds]
@@ -177,9 +175,9 @@ class Learner:
         scaled = np.stack([self._evaluation.scale(action.astype(np.float64)) for action in actions])
         return scaled[0] if single else scaled
 
-    def policy(self, index: int) -> TanhGaussianPolicy:
+    def policy(self, index: int) -> Actor:
         """The policy of the seed with this index."""
-        policy: TanhGaussianPolicy = self._of_seed(self.state.actor_critic.policy, index)
+        policy: Actor = self._of_seed(self.state.actor_critic.actor, index)
         return policy
 
     def agent(self, index: int) -> Any:
@@ -206,7 +204,6 @@ class Learner:
             "updates": self.updates,
             "seconds": self.seconds,
             "episodes": self.episodes[index],
-            "next_statistics": self._next_statistics,
             "last_return": self._last_returns[index],
             "episode_return": self._episode_returns[index],
             "losses": {name: float(np.asarray(value).reshape(-1)[index]) for name, value in self._losses.items()},
@@ -217,7 +214,6 @@ class Learner:
         """The inverse, with one mapping for each seed."""
         shared = counters[0]
         self.steps, self.updates, self.seconds = int(shared["steps"]), int(shared["updates"]), float(shared["seconds"])
-        self._next_statistics = int(shared["next_statistics"])
         self.episodes = [int(one["episodes"]) for one in counters]
         self._last_returns = [float(one["last_return"]) for one in counters]
         self._episode_returns = [float(one["episode_return"]) for one in counters]
@@ -333,11 +329,12 @@ class Learner:
             (transitions, self._observations) if self.many else _first((transitions, self._observations))
         )
         if self.steps <= config.random_steps:
-            self.replay = store(self.replay, transitions, many=self.many)
-            self._set_statistics()
+            self.state, self.replay = store(
+                self.algorithm.observe, config, self.state, self.replay, transitions, many=self.many
+            )
             return
         self.state, self.replay, chosen, self._losses = train_step(
-            self.algorithm.update,
+            self.algorithm,
             config,
             self.state,
             self.replay,
@@ -349,7 +346,6 @@ class Learner:
         )
         self.updates += config.updates_per_step
         self._actions = np.asarray(chosen).reshape(len(self.seeds), -1)
-        self._set_statistics()
 
     def _choose_actions(self) -> None:
         current = self._observations if self.many else _first(self._observations)
@@ -372,13 +368,6 @@ class Learner:
             self.algorithm.warm_up, self.config, self.state, self.replay, self.updates, count, many=self.many
         )
         self.updates += count
-
-    def _set_statistics(self) -> None:
-        """Whiten anew when the random steps are over, and then whenever the real transitions have doubled."""
-        if self.steps >= self._next_statistics and self.algorithm.prepare is not None:
-            stored = min(self.steps, self.config.replay_capacity)
-            self.state = prepare(self.algorithm.prepare, self.state, self.replay, stored, many=self.many)
-            self._next_statistics = 2 * self.steps
 
     def _check_reward(self, index: int, reward: float, terminated: bool) -> None:
         """The methods with a logarithm need positive rewards, also after an episode's end."""
@@ -426,13 +415,13 @@ class Learner:
 
 
 @jax.jit
-def mode(policy: TanhGaussianPolicy, observations: NDArray[np.float32]) -> jax.Array:
+def mode(policy: Actor, observations: NDArray[np.float32]) -> jax.Array:
     """The deterministic actions."""
     return policy.mode(jnp.asarray(observations))
 
 
 @jax.jit
-def draw(policy: TanhGaussianPolicy, observations: NDArray[np.float32], key: jax.Array) -> jax.Array:
+def draw(policy: Actor, observations: NDArray[np.float32], key: jax.Array) -> jax.Array:
     """Actions of the stochastic policy."""
     return policy.sample(jnp.asarray(observations), key)[0]
 

@@ -21,7 +21,7 @@ from mnm.agents.algorithm import AgentConfig, Algorithm
 from mnm.replay import Replay
 from mnm.training.learner import Learner
 
-FORMAT = 1
+FORMAT = 2
 HEADER = "header"
 
 

@@ -1,0 +1,73 @@
+"""Running statistics of data, coordinate by coordinate: what goes into a network has mean 0 and standard deviation 1.
+
+They follow every real transition from the first one on, are part of an agent's state, and never jump: after n rows the
+next one moves them by 1/n.
+"""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+SMALLEST_STD = 1e-5
+"""A coordinate that varies less is one that never varied."""
+
+
+class Normalizer(eqx.Module):
+    """Mean, variance and range of the rows seen so far; before the first, it changes nothing."""
+
+    count: Float[Array, ""]
+    mean: Float[Array, " dim"]
+    variance: Float[Array, " dim"]
+    lowest: Float[Array, " dim"]
+    highest: Float[Array, " dim"]
+
+    @classmethod
+    def empty(cls, dim: int) -> Normalizer:
+        """Nothing seen yet."""
+        return cls(
+            jnp.zeros(()), jnp.zeros(dim), jnp.zeros(dim), jnp.full(dim, jnp.inf, jnp.float32), -jnp.full(dim, jnp.inf)
+        )
+
+    @classmethod
+    def of(cls, rows: Float[Array, "rows dim"]) -> Normalizer:
+        """The statistics of all these rows."""
+        count = jnp.asarray(len(rows), jnp.float32)
+        return cls(count, rows.mean(axis=0), rows.var(axis=0), rows.min(axis=0), rows.max(axis=0))
+
+    def add(self, row: Float[Array, " dim"]) -> Normalizer:
+        """With one row more (Welford's recurrence)."""
+        count = self.count + 1
+        mean = self.mean + (row - self.mean) / count
+        variance = self.variance + ((row - self.mean) * (row - mean) - self.variance) / count
+        return Normalizer(count, mean, variance, jnp.minimum(self.lowest, row), jnp.maximum(self.highest, row))
+
+    @property
+    def std(self) -> Float[Array, " dim"]:
+        """The standard deviation; 0 where the data never varied."""
+        std = jnp.sqrt(jnp.maximum(self.variance, 0.0))
+        return jnp.where(std > SMALLEST_STD, std, 0.0)
+
+    @property
+    def unit(self) -> Float[Array, " dim"]:
+        """What normalized data are measured in: the std; a coordinate that never varied keeps its units."""
+        std = self.std
+        return jnp.where(std > 0, std, 1.0)
+
+    def normalize(self, data: Float[Array, "*batch dim"]) -> Float[Array, "*batch dim"]:
+        """(data - mean) / std."""
+        return (data - self.mean) / self.unit
+
+    def restore(self, normalized: Float[Array, "*batch dim"]) -> Float[Array, "*batch dim"]:
+        """normalized * std + mean: what never varied is predicted exactly, whatever a network says.
+
+        A goal that stays put would drift otherwise, in a model's units of 1, and carry a rollout away.
+        """
+        return normalized * self.std + self.mean
+
+    def clip(self, data: Float[Array, "*batch dim"], margin: float = 0.0) -> Float[Array, "*batch dim"]:
+        """The data within the range seen, widened on both sides by `margin` of its width."""
+        slack = margin * (self.highest - self.lowest)
+        clipped = jnp.clip(data, self.lowest - slack, self.highest + slack)
+        return jnp.where(self.count > 0, clipped, data)
