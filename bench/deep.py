@@ -24,13 +24,13 @@ import numpy as np
 from measure import report, seconds, side_by_side
 from mnm.agents import ALGORITHMS, mbpo, mnm, sac
 from mnm.agents.actor_critic import ActorCriticConfig
-from mnm.agents.algorithm import new_agents, prepare, train_step, update_many
-from mnm.agents.classifier import AdversarialConfig
-from mnm.agents.world_model import ModelConfig
+from mnm.agents.algorithm import AgentConfig, Algorithm, State, new_agents, train_step, update_many
+from mnm.agents.classifier import RATIO_SAMPLES, AdversarialConfig
+from mnm.agents.world_model import ModelConfig, real_rows
 from mnm.replay import Replay, Transitions
 
 OBSERVATION_DIM, ACTION_DIM = 17, 6
-STORED, UPDATES, ROUNDS = 50_000, 20, 10
+STORED, OBSERVED, UPDATES, ROUNDS = 50_000, 1_000, 20, 10
 LATE = 10**6
 """The number of an update late in training: every term of the losses is on."""
 RIVALS_PYTHON = Path(__file__).parents[1] / ".venv-bench/bin/python"
@@ -54,6 +54,21 @@ def full_replay(count: int, key: jax.Array) -> Replay:
     return Replay(random_transitions(count, key), jnp.zeros((), jnp.int32), jnp.asarray(count, jnp.int32))
 
 
+@partial(jax.jit, static_argnums=(0, 1))
+def observed(algorithm: Algorithm, config: AgentConfig, state: State, rows: Transitions) -> State:
+    """The agent with its statistics moved by these real transitions, one by one."""
+
+    def step(state: State, row: Transitions) -> tuple[State, None]:
+        return algorithm.observe(config, state, row), None
+
+    return jax.lax.scan(step, state, rows)[0]
+
+
+def first_rows(replay: Replay) -> Transitions:
+    """Enough of them for an agent's statistics."""
+    return jax.tree.map(lambda column: column[:OBSERVED], replay.storage)
+
+
 class Ours:
     """One seed's agent, or several seeds' as one program; each call times a few updates."""
 
@@ -65,8 +80,9 @@ class Ours:
         self.state = new_agents(self.algorithm, self.config, OBSERVATION_DIM, ACTION_DIM, keys)
         fill = partial(full_replay, STORED)
         self.replay = jax.vmap(fill)(keys) if seeds else fill(keys)
-        if self.algorithm.prepare is not None:
-            self.state = prepare(self.algorithm.prepare, self.state, self.replay, STORED, many=self.many)
+        observe = partial(observed, self.algorithm, self.config)
+        first = jax.vmap(first_rows)(self.replay) if seeds else first_rows(self.replay)
+        self.state = jax.vmap(observe)(self.state, first) if seeds else observe(self.state, first)
         self()
 
     def __call__(self) -> float:
@@ -104,10 +120,12 @@ def sac_cost(config: ActorCriticConfig) -> int:
     policy = Network((OBSERVATION_DIM, *config.hidden, 2 * ACTION_DIM))
     critic = Network((OBSERVATION_DIM + ACTION_DIM, *config.hidden, 1))
     next_values = policy.forward(rows) + critics * critic.forward(rows)
-    critics_step = critics * (critic.forward(rows) + critic.gradient_of_weights(rows))
+    critics_steps = config.critic_updates * (
+        next_values + critics * (critic.forward(rows) + critic.gradient_of_weights(rows))
+    )
     policy_step = policy.forward(rows) + policy.gradient_of_weights(rows)
     through_critics = critics * (critic.forward(rows) + critic.gradient_of_inputs(rows))
-    return next_values + critics_step + policy_step + through_critics
+    return critics_steps + policy_step + through_critics
 
 
 def dynamics_network(config: ModelConfig) -> Network:
@@ -116,13 +134,14 @@ def dynamics_network(config: ModelConfig) -> Network:
 
 
 def experience_and_outcomes_cost(config: ModelConfig) -> int:
-    """Multiply-adds of imagining a batch (half of its actions are the policy's) and of the outcome networks' steps."""
+    """Multiply-adds of imagining a batch, by the policy's actions or real ones, and of the outcome networks' steps."""
     rows, transition = config.batch_size, 2 * OBSERVATION_DIM + ACTION_DIM
     policy = Network((OBSERVATION_DIM, *config.hidden, 2 * ACTION_DIM))
     rewards = Network((OBSERVATION_DIM + ACTION_DIM, *config.outcome_hidden, 1))
     continues = Network((transition, *config.outcome_hidden, 1))
     # Each row goes through one member.
-    imagined = policy.forward(rows // 2) + dynamics_network(config).forward(rows)
+    chosen = rows - int(config.real_action_ratio * rows)
+    imagined = policy.forward(chosen) + dynamics_network(config).forward(rows)
     imagined += rewards.forward(rows) + continues.forward(rows)
     return imagined + sum(network.forward(rows) + network.gradient_of_weights(rows) for network in (rewards, continues))
 
@@ -137,21 +156,25 @@ def mbpo_cost(config: ModelConfig) -> int:
 def mnm_cost(config: AdversarialConfig) -> int:
     """Multiply-adds of one update of everything; each row goes through one member.
 
-    The classifier sees experience (for its reward), real rows, the model's and the slow copy's. What it says about the
-    model's rows serves both players and is counted once; going back from it is counted for each.
+    The classifier sees several next states of the model for each row of experience (for its reward), real rows, the
+    model's and its target network's. What it says about the model's rows serves both players and is counted once; going
+    back from it is counted for each.
     """
     rows, dynamics = config.batch_size, dynamics_network(config)
     policy = Network((OBSERVATION_DIM, *config.hidden, 2 * ACTION_DIM))
     critic = Network((OBSERVATION_DIM + ACTION_DIM, *config.hidden, 1))
     classifier = Network((2 * OBSERVATION_DIM + ACTION_DIM, *config.classifier_hidden, 1))
-    rewards = classifier.forward(rows)
+    asked = rows - real_rows(config)
+    rewards = config.critic_updates * (dynamics.forward(asked) + classifier.forward(RATIO_SAMPLES * asked))
+    if config.calibrate:
+        rewards += dynamics.forward(rows) + classifier.forward((1 + RATIO_SAMPLES) * rows)
     classifier_step = classifier.forward(3 * rows) + classifier.gradient_of_weights(3 * rows)
-    slow_samples = dynamics.forward(rows)
+    target_samples = dynamics.forward(rows)
     dynamics_step = dynamics.forward(rows) + dynamics.gradient_of_weights(rows)
     through_players = classifier.gradient_of_inputs(rows)
     for network in (policy, critic, critic):
         through_players += network.forward(rows) + network.gradient_of_inputs(rows)
-    players = classifier_step + slow_samples + dynamics_step + through_players
+    players = classifier_step + target_samples + dynamics_step + through_players
     return sac_cost(config) + experience_and_outcomes_cost(config) + rewards + players
 
 
@@ -232,7 +255,7 @@ def memory() -> None:
 
     transition = jax.tree.map(lambda rows: rows[0], agent.replay.storage)
     given = (agent.state, replay, transition, transition.observations, LATE)
-    step = train_step.lower(agent.algorithm.update, agent.config, *given, UPDATES, many=False).compile()
+    step = train_step.lower(agent.algorithm, agent.config, *given, UPDATES, many=False).compile()
     plan = step.memory_analysis()
     assert plan is not None
     needed = megabytes(plan.temp_size_in_bytes + plan.output_size_in_bytes - plan.alias_size_in_bytes)

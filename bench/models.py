@@ -1,8 +1,8 @@
 """The model objectives on the same data. Usage: python bench/models.py RUN [AGENT[,SETTING=VALUE ...] ...]
 
 Takes the real transitions of a run's last checkpoint, keeps a sixth of them apart, trains each agent's model (and
-classifier) on the rest as its warm-up does, and prints the error on what was kept apart, in units of the whitened
-change.
+classifier) on the rest as its warm-up does, and prints the error on what was kept apart, in units of the
+normalized change.
 Example: python bench/models.py runs/HalfCheetah-v4-mbpo-seed0 mbpo mnm_approx mnm_approx,input_noise=0.03
 """
 
@@ -16,9 +16,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from deep import observed
 from measure import report
 from mnm.agents import ALGORITHMS
-from mnm.agents.algorithm import new_agents, prepare, update_many
+from mnm.agents.algorithm import new_agents, update_many
 from mnm.analysis.diagnostics import classifier_diagnostics, model_errors
 from mnm.api import configured
 from mnm.replay import Replay, Transitions
@@ -45,13 +46,7 @@ def compare(data: Transitions, held_out: Transitions, text: str) -> None:
     config = configured(algorithm, "cpu", "", changed)
     dims = data.observations.shape[1], data.actions.shape[1]
     replay = Replay.empty(len(data.rewards), *dims).add(jax.tree.map(jnp.asarray, data))
-    state = prepare(
-        algorithm.prepare,
-        new_agents(algorithm, config, *dims, jax.random.key(0)),
-        replay,
-        len(data.rewards),
-        many=False,
-    )
+    state = observed(algorithm, config, new_agents(algorithm, config, *dims, jax.random.key(0)), replay.storage)
     said = []
     for number in range(0, UPDATES, CHUNK):
         state, _ = update_many(algorithm.warm_up, config, state, replay, number, CHUNK, many=False)

@@ -12,10 +12,10 @@ import time
 
 import jax
 
-from deep import ACTION_DIM, LATE, OBSERVATION_DIM, full_replay
+from deep import ACTION_DIM, LATE, OBSERVATION_DIM, first_rows, full_replay, observed
 from measure import report
 from mnm.agents import ALGORITHMS
-from mnm.agents.algorithm import new_agents, prepare, update_many
+from mnm.agents.algorithm import new_agents, update_many
 from mnm.sweeping.pools import cores
 from mnm.sweeping.trials import THREADS, one_thread
 
@@ -28,8 +28,7 @@ def updates_per_second(name: str) -> float:
     config = algorithm.presets["cpu"]
     state = new_agents(algorithm, config, OBSERVATION_DIM, ACTION_DIM, jax.random.key(0))
     replay = full_replay(STORED, jax.random.key(1))
-    if algorithm.prepare is not None:
-        state = prepare(algorithm.prepare, state, replay, STORED, many=False)
+    state = observed(algorithm, config, state, first_rows(replay))
     done, began = -1, 0.0
     while done < 0 or time.perf_counter() - began < SECONDS:
         count = config.updates_per_step

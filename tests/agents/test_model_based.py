@@ -14,7 +14,9 @@ from agents.probes import (
     ROWS,
     action_pays,
     ends_on_the_right,
+    filled,
     hallucinating,
+    random_actions,
     reward_one_step_later,
     stacked,
     state_pays,
@@ -26,8 +28,6 @@ from mnm.agents.classifier import (
     delayed,
     experience_ratios,
     init,
-    log_ratios,
-    relative_weight,
     sample_real,
     update_model_and_classifier,
 )
@@ -42,7 +42,6 @@ from mnm.agents.world_model import (
     update_outcomes,
 )
 from mnm.analysis.rollouts import imagined as imagined_observations
-from mnm.losses.classifier import log_ratio
 from mnm.normalizer import Normalizer
 from mnm.replay import HELD_OUT_EVERY
 
@@ -74,6 +73,8 @@ BARE = {
     "calibrate": False,
 }
 """Each agent's own objective and nothing else: what its model says and its critics pay shows in what is learned."""
+OWN = {"mnm_approx": {"value_weight": 0.5}}
+"""Without the likelihood, all of V in units of its spread carries the model away from where exp(s) grows."""
 OFFSET, DISCOUNT = SETTINGS["reward_offset"], SETTINGS["discount"]
 CHUNK, UPDATES, AVERAGED = 10, 2000, 50
 COMPARED = ("sac", "mnm_approx")
@@ -219,7 +220,7 @@ def networks_of(agent):
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_probe_problems(name):
-    probe = Probe(name, BARE)
+    probe = Probe(name, BARE | OWN.get(name, {}))
     states = []
     for problem in range(len(PROBES)):
         begun = probe.start(problem)
@@ -624,17 +625,13 @@ def test_real_rows_have_ratio_0_and_the_model_s_the_classifier_s(agent, replays,
     config = config_of("mnm", real_ratio=ratio)
     count, key = real_rows(config), jax.random.key(1)
     experience = sample_experience(config, *replays, jax.random.key(0))
-    trusting = eqx.tree_at(lambda a: a.classifier.trust, agent, jnp.asarray(0.5))
-    full, half = (experience_ratios(config, state, experience, key) for state in (agent, trusting))
-    assert full.shape == (128,)
-    np.testing.assert_array_equal(full[:count], 0.0)
-    assert (np.asarray(full[count:]) != 0.0).all()
-    assert np.std(full[count:]) > 0
-    np.testing.assert_allclose(half, 0.5 * full, rtol=1e-5)
-    model_rows = jax.tree.map(lambda column: column[count:], experience)
-    logits = agent.classifier.logits(agent.world, model_rows, config.input_noise, key)
-    np.testing.assert_allclose(full[count:], log_ratio(logits, config.smoothing), rtol=1e-5)
-    np.testing.assert_array_equal(full[count:], log_ratios(config, agent.world, agent.classifier, model_rows, key))
+    doubting = eqx.tree_at(lambda a: a.classifier.trust, agent, jnp.zeros(()))
+    believed, not_believed = (experience_ratios(config, state, experience, key) for state in (agent, doubting))
+    assert believed.shape == (128,)
+    np.testing.assert_array_equal(believed[:count], 0.0)
+    assert (np.asarray(believed[count:]) != 0.0).all()
+    assert np.std(believed[count:]) > 0
+    np.testing.assert_allclose(not_believed, 0.0, atol=1e-6)
 
 
 def test_critics_whose_rows_are_all_real_do_not_notice_what_the_model_pays(agent):
@@ -658,51 +655,79 @@ def test_with_calibration_players_learn_from_training_rows_alone():
         assert (drawn % HELD_OUT_EVERY == 0).any() == expected
 
 
+@partial(jax.jit, static_argnums=0)
+def after_a_while(config, world, classifier, replay):
+    def step(classifier, key):
+        return calibrated(config, world, classifier, replay, key), None
+
+    return jax.lax.scan(step, classifier, jax.random.split(jax.random.key(0), 1000))[0]
+
+
+def saying(classifier, times):
+    """The classifier whose logit is `times` log N(x; 0, 1) / N(x; 1, 1) = 1/2 - x, of the normalized change x."""
+    first, last = (jnp.zeros_like(weight) for weight in classifier.network.weights)
+    first, last = first.at[2, :2].set(jnp.array([1.0, -1.0])), last.at[:2, 0].set(times * jnp.array([-1.0, 1.0]))
+    biases = (jnp.zeros_like(classifier.network.biases[0]), jnp.array([0.5 * times]))
+    return eqx.tree_at(lambda c: (c.network.weights, c.network.biases), classifier, ((first, last), biases))
+
+
 def test_a_classifier_is_trusted_as_far_as_held_out_transitions_bear_it_out(agent):
-    replay = reward_one_step_later()
+    """Changes are N(0, 1). The model's are too, and nothing is to be said of them; or N(1, 1), and all is known."""
+    noise = np.random.default_rng(0)
+    observations, changes = noise.normal(size=(2, ROWS))
+    replay = filled(observations, random_actions(ROWS), np.ones(ROWS), observations + changes, np.ones(ROWS))
+    seen = eqx.tree_at(lambda w: w.statistics.changes, agent.world, Normalizer.of(jnp.asarray(changes[:, None])))
 
-    @partial(jax.jit, static_argnums=0)
-    def after_a_while(config, world, classifier):
-        def step(classifier, key):
-            return calibrated(config, world, classifier, replay, key), None
+    def world(shift):
+        members = seen.target_dynamics.network.members
+        moved = tuple(
+            eqx.tree_at(lambda n: n.biases[-1], constant(member, 0.0), jnp.array([shift, 10.0])) for member in members
+        )
+        return eqx.tree_at(lambda w: w.target_dynamics.network.members, seen, moved)
 
-        return jax.lax.scan(step, classifier, jax.random.split(jax.random.key(0), 500))[0]
-
-    # It always says that a transition is a little more often real, which half of them are not.
-    useless = eqx.tree_at(lambda c: c.network, agent.classifier, constant(agent.classifier.network, 1.0))
-    found = after_a_while(config_of("mnm", calibrate=True), agent.world, useless)
-    assert 0.0 <= float(found.trust) < 0.1
-    assert not different(found.network, useless.network)
-    assert float(after_a_while(config_of("mnm", calibrate=False), agent.world, useless).trust) == 1.0
+    config = config_of("mnm", calibrate=True, smoothing=0.0)
+    same, shifted = world(0.0), world(1.0)
+    right, overstated, wrong = (saying(agent.classifier, times) for times in (1.0, 4.0, -1.0))
+    assert float(after_a_while(config, shifted, right, replay).trust) > 0.85
+    assert 0.1 < float(after_a_while(config, shifted, overstated, replay).trust) < 0.4
+    assert float(after_a_while(config, shifted, wrong, replay).trust) < 0.05
+    nothing = after_a_while(config, same, right, replay)
+    assert float(nothing.trust) < 0.1
+    assert not different(nothing.network, right.network)
+    assert not different(after_a_while(replace(config, calibrate=False), shifted, wrong, replay), wrong)
 
 
 def test_the_likelihood_adds_its_share_to_the_model_s_loss(agent, batch):
     losses = []
     for weight in (0.0, 3.0):
-        updated = jax.jit(partial(update_model_and_classifier, config_of("mnm", likelihood_weight=weight)))
-        losses.append(float(updated(agent, batch, 0.0, jax.random.key(0))[2]["model_loss"]))
+        config = config_of("mnm", likelihood_weight=weight)
+        *_, metrics = players_updated(config, "raw", agent, batch, None, jax.random.key(0))
+        losses.append(float(metrics["model_loss"]))
     means, log_stds = agent.world.dynamics.one_each(agent.world.inputs(batch.observations, batch.actions))
     changes = np.asarray(agent.world.changes(batch.observations, batch.next_observations))
     densities = np.exp(-0.5 * ((changes - means) / np.exp(log_stds)) ** 2) / np.exp(log_stds) / np.sqrt(2 * np.pi)
     assert losses[1] - losses[0] == pytest.approx(-3.0 * np.log(densities).mean(), rel=1e-4)
 
 
+@partial(jax.jit, static_argnums=(0, 1))
+def players_updated(config, value_term, agent, batch, value_weight, key):
+    return update_model_and_classifier(config, agent, batch, value_weight, value_term, key)
+
+
+def with_targets(agent, change):
+    """The agent with other target critics."""
+    return eqx.tree_at(lambda a: a.actor_critic.target_critics, agent, change(agent.actor_critic.target_critics))
+
+
 def test_the_value_term_enters_at_its_delay(agent, batch):
     """Before, what the critics say changes nothing of the model; from then on it does. The classifier never asks."""
-
-    @jax.jit
-    def updated(actor_critic, number):
-        state = eqx.tree_at(lambda s: s.actor_critic, agent, actor_critic)
-        return update_model_and_classifier(MNM, state, batch, delayed(MNM, number, 1.0), jax.random.key(0))
-
-    mine = agent.actor_critic
-    other = eqx.tree_at(lambda a: a.target_critics, mine, jax.tree.map(jnp.negative, mine.target_critics))
-    results = {
-        (whose, number): updated(actor_critic, number)
-        for whose, actor_critic in (("mine", mine), ("other", other))
-        for number in (MNM.value_delay - 1, MNM.value_delay)
-    }
+    other = with_targets(agent, lambda critics: jax.tree.map(jnp.negative, critics))
     before, at = MNM.value_delay - 1, MNM.value_delay
+    results = {
+        (whose, number): players_updated(MNM, "raw", state, batch, delayed(MNM, number), jax.random.key(0))
+        for whose, state in (("mine", agent), ("other", other))
+        for number in (before, at)
+    }
     assert not different(results["mine", before][0].dynamics, results["other", before][0].dynamics)
     assert different(results["mine", at][0].dynamics, results["other", at][0].dynamics)
     assert different(results["mine", before][0].dynamics, results["mine", at][0].dynamics)
@@ -710,19 +735,28 @@ def test_the_value_term_enters_at_its_delay(agent, batch):
         assert not different(classifier.network, results["mine", before][1].network)
 
 
-def test_the_value_term_s_weight(agent, batch):
+def test_the_value_term_s_weight():
     config = config_of("mnm_approx", value_weight=0.5)
     assert [float(delayed(config, jnp.asarray(n), 3.0)) for n in (0, 499, 500, 501)] == [0.0, 0.0, 1.5, 1.5]
-    key = jax.random.key(0)
-    assert relative_weight(agent, batch, "raw", key) == 1.0
-    weight = float(relative_weight(agent, batch, "relative", key))
-    larger = jax.tree.map(lambda array: array, agent.actor_critic.target_critics)
-    members = tuple(
-        eqx.tree_at(lambda m: (m.weights[-1], m.biases[-1]), m, (100 * m.weights[-1], 100 * m.biases[-1] + 7.0))
-        for m in larger.members
-    )
-    rescaled = eqx.tree_at(lambda a: a.actor_critic.target_critics.members, agent, members)
-    assert float(relative_weight(rescaled, batch, "relative", key)) == pytest.approx(weight / 100, rel=1e-3)
+
+
+def test_a_relative_value_term_does_not_depend_on_the_unit_of_reward(agent, batch):
+    """Critics that say a hundred times as much change nothing of its objective, and much of the raw one's."""
+    agent = eqx.tree_at(lambda a: a.actor_critic.base_value, agent, jnp.zeros(()))
+
+    def louder(critics):
+        members = tuple(
+            eqx.tree_at(lambda m: (m.weights[-1], m.biases[-1]), m, (100 * m.weights[-1], 100 * m.biases[-1]))
+            for m in critics.members
+        )
+        return eqx.tree_at(lambda c: c.members, critics, members)
+
+    for value_term, same in (("relative", True), ("raw", False)):
+        losses = [
+            float(players_updated(MNM, value_term, state, batch, jnp.ones(()), jax.random.key(0))[2]["model_loss"])
+            for state in (agent, with_targets(agent, louder))
+        ]
+        assert (losses[0] == pytest.approx(losses[1], rel=1e-3)) == same
 
 
 def test_critics_take_more_steps_than_the_policy_if_they_shall():

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from mnm.agents import ALGORITHMS
+from mnm.agents.classifier import expected_ratios
 from mnm.agents.sac import SACState
+from mnm.agents.world_model import Statistics
 from mnm.analysis.diagnostics import (
     ROWS,
     WINDOW,
@@ -23,7 +25,8 @@ from mnm.analysis.diagnostics import (
     value_diagnostics,
     windows,
 )
-from mnm.networks import Ensemble, Whitening
+from mnm.networks import Ensemble
+from mnm.normalizer import Normalizer
 
 SMALL = {"hidden": (4,), "model_hidden": (4,), "outcome_hidden": (4,), "members": 2, "discount": 0.5}
 CONFIG = replace(ALGORITHMS["mnm"].presets["quick"], **SMALL, classifier_hidden=(4,), reward_offset=0.25)
@@ -43,15 +46,24 @@ def constant(network, outputs):
     return eqx.tree_at(lambda n: n.biases[-1], silent, jnp.asarray(outputs, jnp.float32))
 
 
-def world(changes, reward=0.0, logit=0.0, log_std=-20.0):
-    """A world that always changes by so much, pays so much, goes on with so much probability; one dimension."""
+def spread(mean=0.0, std=1.0, lowest=-1e6, highest=1e6):
+    """Statistics of one coordinate."""
+    return Normalizer(jnp.ones(()), *(jnp.array([float(value)]) for value in (mean, std**2, lowest, highest)))
+
+
+def world(changes, reward=0.0, logit=0.0, log_std=-20.0, lowest=0.0):
+    """A world that always changes by so much, pays so much, goes on with so much probability; one dimension.
+
+    Its statistics change nothing. An episode has ended, and the lowest reward was this.
+    """
     made = new_agent().world
-    parts = (made.dynamics.network, made.slow_dynamics.network, made.rewards, made.continues)
-    outputs = ([99.0, 0.0], [changes, log_std], [reward], [logit])  # the fast model must not be asked
+    parts = (made.dynamics.network, made.target_dynamics.network, made.rewards, made.continues)
+    outputs = ([99.0, 0.0], [changes, log_std], [reward], [logit])  # the online network must not be asked
+    statistics = Statistics(spread(), spread(), spread(lowest=lowest), jnp.ones(()))
     return eqx.tree_at(
-        lambda w: (w.dynamics.network, w.slow_dynamics.network, w.rewards, w.continues),
+        lambda w: (w.dynamics.network, w.target_dynamics.network, w.rewards, w.continues, w.statistics),
         made,
-        tuple(constant(part, output) for part, output in zip(parts, outputs, strict=True)),
+        (*(constant(part, output) for part, output in zip(parts, outputs, strict=True)), statistics),
     )
 
 
@@ -80,16 +92,14 @@ def test_a_perfect_model_has_no_error():
     found = model_errors(world(2.0), held_out(episodes, generator), windows(episodes, generator), jax.random.key(0))
     assert found["model_error_1"] == pytest.approx(0.0, abs=1e-9)
     assert found["model_error_10"] == pytest.approx(0.0, abs=1e-9)
-    # Without statistics the constant predictor stays where it is.
+    # The mean change is 0: the constant predictor stays where it is.
     assert found["constant_error_1"] == pytest.approx(4.0)
     assert found["constant_error_10"] == pytest.approx(400.0)
 
 
 def test_a_model_that_predicts_the_mean_change_is_the_constant_predictor():
-    """Whitened by mean 2 and std 0.5, the output 0 is the mean change; the noise is left out of the errors."""
-    made = eqx.tree_at(
-        lambda w: w.statistics.changes, world(0.0, log_std=1.0), Whitening(jnp.array([2.0]), jnp.array([0.5]))
-    )
+    """Normalized by mean 2 and std 0.5, the output 0 is the mean change; the noise is left out of the errors."""
+    made = eqx.tree_at(lambda w: w.statistics.changes, world(0.0, log_std=1.0), spread(mean=2.0, std=0.5))
     generator = np.random.default_rng(0)
     episodes = [walk(12, step=3.0)]
     found = model_errors(made, held_out(episodes, generator), windows(episodes, generator), jax.random.key(0))
@@ -182,7 +192,38 @@ def bound(agent, reward, logit, ratio):
 def test_the_bound_without_ends_is_the_log_return_less_the_price_of_the_ratio(agent):
     """Reward 0.75 and offset 0.25 for ever: log(1 / (1 - 0.5)), and 0.5 log p/q in every step, discounted."""
     assert bound(agent, reward=0.75, logit=50.0, ratio=0.0) == pytest.approx(np.log(2.0), abs=1e-4)
-    assert bound(agent, reward=0.75, logit=50.0, ratio=-0.3) == pytest.approx(np.log(2.0) - 0.3, abs=1e-4)
+
+    # A classifier that says much of the noise on its inputs; the states stay where they are.
+    network = agent.classifier.network
+    loud = eqx.tree_at(lambda n: n.weights[-1], network, 20.0 * network.weights[-1])
+    classifier = eqx.tree_at(lambda c: c.network, agent.classifier, loud)
+    made, key = world(0.0, reward=0.75, logit=50.0), jax.random.key(0)
+    starts = jnp.zeros((256, 1))
+    found = imagined_returns(CONFIG, True, agent.actor_critic, made, classifier, starts, 3, key)
+    starts = jnp.zeros((20_000, 1))
+    price = expected_ratios(CONFIG, made, classifier, starts, agent.actor_critic.actor.mode(starts), key).mean()
+    assert abs(float(price)) > 0.2
+    assert found["bound"] == pytest.approx(np.log(2.0) + float(price), abs=0.05)
+
+
+def test_the_bound_takes_no_logarithm_of_a_reward_below_the_lowest_seen(agent):
+    """The model pays -5, but nothing below -0.05 was ever seen: with the offset, 0.2 for ever."""
+    made = world(0.0, reward=-5.0, logit=50.0, lowest=-0.05)
+    silent = eqx.tree_at(lambda c: c.network, agent.classifier, constant(agent.classifier.network, [0.0]))
+    found = imagined_returns(CONFIG, True, agent.actor_critic, made, silent, jnp.zeros((2, 1)), 3, jax.random.key(0))
+    price = expected_ratios(CONFIG, made, silent, *jnp.zeros((2, 2, 1)), jax.random.key(0)).mean()
+    assert found["bound"] == pytest.approx(np.log(0.2 / 0.5) + float(price), abs=1e-4)
+    assert found["model_return"] == pytest.approx(-15.0, rel=1e-3)
+
+
+def test_the_first_actions_are_those_of_normalized_observations(agent):
+    """Q at the starts, for a policy and critics that see normalized observations: it is that of the agent itself."""
+    actor_critic = eqx.tree_at(lambda a: a.observations, agent.actor_critic, spread(mean=10.0, std=5.0))
+    found = value_diagnostics(ALGORITHMS["sac"], CONFIG, actor_critic, [walk(2, terminated=True, start=20.0)])
+    plain = agent.actor_critic
+    normalized = jnp.array([[2.0]])
+    expected = plain.q_values(plain.critics, normalized, plain.policy.mode(normalized)).min()
+    assert found["q_at_start"] == pytest.approx(float(expected), rel=1e-5)
 
 
 def test_the_bound_where_every_episode_ends_pays_the_offset_for_ever(agent):
@@ -210,7 +251,5 @@ def test_diagnose_gives_every_agent_what_it_allows(agent):
 
 
 def prepared(agent, lowest):
-    """The agent with a model that stays where it is, and a range of rewards."""
-    agent = eqx.tree_at(lambda s: s.world, agent, world(0.0, reward=1.0))
-    bounds = (jnp.asarray(lowest), jnp.asarray(2.0))
-    return eqx.tree_at(lambda s: (s.world.statistics.lowest_reward, s.world.statistics.highest_reward), agent, bounds)
+    """The agent with a model that stays where it is, and a lowest reward."""
+    return eqx.tree_at(lambda s: s.world, agent, world(0.0, reward=1.0, lowest=lowest))

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from mnm.figures import DEEP, load
 from mnm.figures.base import ANSWERS, stacked, where
 from mnm.figures.deep import HALF_CHEETAH, MEASURED, PUSHER, SIZES, Choice, compared, curves
 from mnm.figures.imagined_rollouts import closer, forward
+from mnm.normalizer import Normalizer
 from mnm.reproduce import Reproduce, reproduce
 from mnm.sweeping.plan import plan
 from mnm.training.learner import Learner
@@ -240,14 +242,16 @@ def test_a_rollout_is_the_mean_of_the_members_step_after_step():
     small = {"hidden": (4,), "model_hidden": (4,), "outcome_hidden": (4,), "members": 2, "model_buffer": 50}
     config = replace(algorithm.presets["quick"], replay_capacity=50, **small)
     learner = Learner(algorithm, config, "Pendulum-v1")
-    world = learner.agent(0).world
+    changes = Normalizer.of(jnp.asarray(np.random.default_rng(0).normal(size=(10, 3)), jnp.float32))
+    world = eqx.tree_at(lambda w: w.statistics.changes, learner.agent(0).world, changes)
     starts, actions = jnp.ones((3, 3)), jnp.full((2, 3, 1), 0.5)
     observations = starts
     for step, action in zip(imagined(world, starts, actions), actions, strict=True):
         inputs = world.inputs(observations, action)
-        said = [member(inputs)[:, :3] for member in world.slow_dynamics.network.members]
+        said = [member(inputs)[:, :3] for member in world.target_dynamics.network.members]
         observations = world.next_observations(observations, jnp.mean(jnp.stack(said), axis=0))
         np.testing.assert_allclose(step, observations, rtol=1e-5, atol=1e-5)
+    assert np.abs(observations - starts).max() > 0.1
     learner.close()
 
 

@@ -7,7 +7,14 @@ import optax
 import pytest
 from jaxtyping import TypeCheckError
 
-from mnm.losses.classifier import calibration_step, classifier_accuracy, classifier_loss, log_ratio
+from mnm.losses.classifier import (
+    FORGIVEN,
+    calibration_step,
+    classifier_accuracy,
+    classifier_loss,
+    expected_log_ratio,
+    log_ratio,
+)
 from mnm.networks import MLP
 from mnm.tabular import random_mdp, random_model
 
@@ -61,6 +68,28 @@ def test_the_ratio_s_gradient_is_bounded_where_the_logarithm_s_is_not():
 
 def test_accuracy():
     assert classifier_accuracy(jnp.array([1.0, -1.0]), jnp.array([-1.0, -2.0, 3.0, -4.0])) == pytest.approx(0.625)
+
+
+def test_the_expected_ratio_is_minus_the_divergence():
+    # p = N(0, 1), q = N(0.5, 1): log p/q = 1/8 - x/2, KL(q || p) = 1/8; whatever is added to every sample of a row,
+    # but for what calls them all fake.
+    samples = 0.5 + jax.random.normal(jax.random.key(0), (20_000, 3))
+    ratios = 0.125 - 0.5 * samples + jnp.array([0.0, 7.0, -0.5 * FORGIVEN])
+    np.testing.assert_allclose(expected_log_ratio(ratios), -0.125, atol=0.02)
+
+
+def test_a_model_that_misses_all_that_happens_pays_for_it():
+    """Where no sample of the model could be real, what they have in common is no error of the classifier."""
+    far = jnp.full((8, 2), -4.0).at[:, 1].set(-1e4)
+    np.testing.assert_allclose(expected_log_ratio(far), [FORGIVEN - 4.0, FORGIVEN - 1e4], rtol=1e-5)
+
+
+def test_the_expected_ratio_is_never_above_0():
+    ratios = 5.0 * jax.random.normal(jax.random.key(0), (8, 500))
+    assert (expected_log_ratio(ratios) < 1e-5).all()
+    # log p/q of (log 2, log 1/2): the mean is 0, and log of the mean ratio log 5/4.
+    by_hand = expected_log_ratio(jnp.log(jnp.array([[2.0], [0.5]])))
+    np.testing.assert_allclose(by_hand, -np.log(1.25), atol=1e-6)
 
 
 @pytest.mark.parametrize("rate", [0.5, 0.01])

@@ -249,3 +249,17 @@ def test_a_deep_figure_tells_its_scale_and_what_it_cannot_tell(capsys, tmp_path,
     assert list(figure.films) == ["gym_benchmark-cpu-Hopper.gif"]
     assert "gym_benchmark-cpu-Hopper.gif: HalfCheetah, Hopper" in page.markup
     assert any("gym_benchmark-cpu-Walker.gif: no GIF picture" in problem for problem in figure.problems)
+
+
+def test_a_run_s_films_are_shown_and_what_is_none_is_said(capsys, tmp_path, runs):
+    folder = runs / "mnm-1"
+    assert folder.is_dir()
+    (folder / "film.gif").write_bytes(b"GIF89a...")
+    (folder / "broken.gif").write_bytes(b"no film")
+    _, page, _ = write(capsys, tmp_path, runs=(runs,))
+    assert page.markup.count('src="data:image/gif;base64,') == 1
+    assert "Task-v0, mnm, seed 1</figcaption>" in page.markup
+    assert "broken.gif: no GIF picture" in page.markup
+    (folder / "film.gif").unlink()
+    _, page, _ = write(capsys, tmp_path, runs=(runs,))
+    assert 'id="films"' not in page.markup

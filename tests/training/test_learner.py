@@ -52,13 +52,18 @@ def made_environments():
     return task, made
 
 
+def nothing(config, state, transition):
+    """Observes a transition without a thought."""
+    return state
+
+
 @pytest.fixture(scope="module")
 def idle():
     """Makes learners for `Counting` that never learn; with the parts of SAC, which are made faster than all others."""
     agent = ALGORITHMS["sac"].init(SAC, 2, 2, jax.random.key(0))
 
     def make(name="sac", task=Counting, seeds=(0,), **settings):
-        algorithm = replace(ALGORITHMS[name], init=lambda *_: agent)
+        algorithm = replace(ALGORITHMS[name], init=lambda *_: agent, observe=nothing)
         config = replace(algorithm.presets["quick"], replay_capacity=100, random_steps=10_000, **settings)
         return Learner(algorithm, config, task, seeds)
 
@@ -163,6 +168,7 @@ def test_seeds_together_are_close_to_single_runs():
         for a, b in zip(parameters(together, index), parameters(alone), strict=True):
             np.testing.assert_allclose(a, b, atol=1e-4)
     assert not np.array_equal(together.replay.storage.actions[0], together.replay.storage.actions[1])
+    statistics_follow_every_real_step(together)
 
 
 def test_an_end_is_stored_as_an_end_and_a_cut_as_going_on(idle):
@@ -251,19 +257,56 @@ def test_an_episode_ends_in_success_if_its_last_step_says_so(idle, name):
     assert "success" not in rows[1]
 
 
-def test_statistics_are_set_after_the_random_steps_and_at_every_doubling():
-    sizes = []
+def the_statistics_are_those_of(normalizer, data):
+    data = np.asarray(data, np.float64)
+    assert float(normalizer.count) == len(data)
+    np.testing.assert_allclose(normalizer.mean, data.mean(axis=0), atol=1e-4)
+    np.testing.assert_allclose(normalizer.std, data.std(axis=0), rtol=1e-3, atol=1e-4)
+    np.testing.assert_array_equal(normalizer.lowest, data.min(axis=0).astype(np.float32))
+    np.testing.assert_array_equal(normalizer.highest, data.max(axis=0).astype(np.float32))
 
-    def spy(state, replay, size):
-        """Runs when it is compiled, which is once for every size."""
-        sizes.append(size)
-        return state
 
-    learner = Learner(replace(ALGORITHMS["sac"], prepare=spy), SAC, "Pendulum-v1")
-    learner.learn(19, evaluation_episodes=1)
-    assert sizes == []
-    learner.learn(20, evaluation_episodes=1)
-    assert sizes == [20]
-    learner.learn(41, evaluation_episodes=1)
-    assert sizes == [20, 40, 70]  # the last at 80 steps, of which 70 are kept
-    learner.close()
+def stored(learner, index):
+    """All real transitions of a seed, as long as none had to go."""
+    replay = jax.tree.map(lambda array: array[index], learner.replay) if learner.many else learner.replay
+    assert int(replay.size) == learner.steps
+    return jax.tree.map(lambda column: np.asarray(column[: learner.steps]), replay.storage)
+
+
+def statistics_follow_every_real_step(learner):
+    for index in range(len(learner.seeds)):
+        agent, rows = learner.agent(index), stored(learner, index)
+        the_statistics_are_those_of(agent.actor_critic.observations, rows.observations)
+        the_statistics_are_those_of(agent.actor_critic.rewards, rows.rewards[:, None])
+        if hasattr(agent, "world"):
+            statistics = agent.world.statistics
+            the_statistics_are_those_of(statistics.observations, rows.observations)
+            the_statistics_are_those_of(statistics.changes, rows.next_observations - rows.observations)
+            the_statistics_are_those_of(statistics.rewards, rows.rewards[:, None])
+            assert float(statistics.ends) == (1.0 - rows.continues).sum()
+
+
+def test_statistics_follow_every_real_step(sac_run, mbpo_run):
+    """With random actions, through the model's warm-up, and while learning."""
+    statistics_follow_every_real_step(sac_run)
+    statistics_follow_every_real_step(mbpo_run[0])
+
+
+@pytest.mark.parametrize("seeds", [(0,), (0, 1)])
+def test_statistics_follow_every_random_step(seeds):
+    """Odd episodes of three steps end: with 8 steps, one did."""
+    learner = Learner(ALGORITHMS["mbpo"], MBPO, Counting, seeds)
+    learner.learn(1, evaluation_episodes=1)
+    statistics_follow_every_real_step(learner)
+    learner.learn(7, evaluation_episodes=1)
+    statistics_follow_every_real_step(learner)
+    assert float(learner.agent(-1).world.statistics.ends) == 1.0
+
+
+def test_statistics_keep_what_the_replay_has_forgotten():
+    learner = Learner(ALGORITHMS["sac"], replace(SAC, random_steps=1_000, replay_capacity=5), Counting)
+    learner.learn(12, evaluation_episodes=1)
+    assert int(learner.replay.size) == 5
+    the_statistics_are_those_of(
+        learner.agent(0).actor_critic.observations, [(episode, step) for episode in (1, 2, 3, 4) for step in range(3)]
+    )

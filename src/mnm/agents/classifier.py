@@ -177,10 +177,14 @@ def update_model_and_classifier(
     config: AdversarialConfig,
     state: AdversarialState,
     batch: Transitions,
-    value_weight: Float[Array, ""] | float,
+    value_weight: Float[Array, ""] | None,
+    value_term: Literal["relative", "raw"],
     key: PRNGKeyArray,
 ) -> tuple[World, Classifier, Metrics]:
     """One step of both players, each against the other as it was: dynamics, classifier; then rewards, termination.
+
+    The model maximises log p/q + value_weight V(s'), V in units of its spread if it is relative; and the likelihood of
+    real transitions, which has the same optimum as log p/q.
 
     The model's samples s' serve both players, with the same noise on them. The model sees the classifier's and the
     critics' parameters as constants, the classifier the samples; the critics are the target networks.
@@ -200,9 +204,13 @@ def update_model_and_classifier(
         means, log_stds = dynamics.one_each(inputs)
         changes = means + jnp.exp(log_stds) * jax.random.normal(model_key, means.shape)
         ratios = log_ratio(logits(network, changes, noise[0]), config.smoothing)
-        next_observations = world.next_observations(batch.observations, changes)
-        values = plain_values(state.actor_critic, next_observations, policy_key)
-        loss = adversarial_loss(ratios, values, value_weight)
+        if value_weight is None:
+            loss = adversarial_loss(ratios, jnp.zeros_like(ratios), value_weight=0.0)
+        else:
+            next_observations = world.next_observations(batch.observations, changes)
+            values = plain_values(state.actor_critic, next_observations, policy_key)
+            unit = value_unit(values) if value_term == "relative" else 1.0
+            loss = adversarial_loss(ratios, values / unit, value_weight)
         if config.likelihood_weight > 0:
             loss = loss + config.likelihood_weight * likelihood_loss(gaussian_nll(means, log_stds, real_changes))
         return loss, changes
@@ -225,16 +233,7 @@ def update_model_and_classifier(
     return world, classifier, metrics | outcome_metrics
 
 
-def relative_weight(
-    state: AdversarialState, batch: Transitions, value_term: Literal["relative", "raw"], key: PRNGKeyArray
-) -> Float[Array, ""] | float:
-    """What V is multiplied with in the model's objective: 1, or that which puts it in units of its spread."""
-    if value_term == "raw":
-        return 1.0
-    return 1.0 / value_unit(plain_values(state.actor_critic, batch.next_observations, key))
-
-
-def delayed(config: AdversarialConfig, number: Array, weight: Float[Array, ""] | float) -> Float[Array, ""]:
+def delayed(config: AdversarialConfig, number: Array, weight: float = 1.0) -> Float[Array, ""]:
     """The value term's weight: 0 before its delay has passed."""
     return jnp.where(number >= config.value_delay, config.value_weight * weight, 0.0)
 
@@ -245,5 +244,5 @@ def warm_up(
     """One update of model and classifier alone; Q means nothing yet."""
     key, batch_key, model_key = jax.random.split(state.key, 3)
     batch = sample_real(config, replay, batch_key)
-    world, classifier, metrics = update_model_and_classifier(config, state, batch, 0.0, model_key)
+    world, classifier, metrics = update_model_and_classifier(config, state, batch, None, "raw", model_key)
     return AdversarialState(state.actor_critic, world, state.imagined, key, classifier), metrics

@@ -93,8 +93,9 @@ def update(
     observations = sample_experience(config, replay, imagined, experience_key).observations
     actor_critic, policy_metrics = update_policy(config, actor_critic, observations, policy_key)
     # Line 5: update model and classifier, which see Q and policy as they were.
-    value_weight = delayed(config, number, 1.0)
-    world, classifier, model_metrics = update_model_and_classifier(config, state, batch, value_weight, model_key)
+    world, classifier, model_metrics = update_model_and_classifier(
+        config, state, batch, delayed(config, number), "raw", model_key
+    )
     classifier = calibrated(config, world, classifier, replay, calibration_key)
     metrics |= policy_metrics | model_metrics | {"trust": classifier.trust}
     return AdversarialState(actor_critic, world, imagined, key, classifier), metrics

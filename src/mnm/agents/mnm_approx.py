@@ -20,7 +20,6 @@ from mnm.agents.classifier import (
     AdversarialState,
     delayed,
     init,
-    relative_weight,
     sample_real,
     update_model_and_classifier,
     warm_up,
@@ -45,8 +44,8 @@ def update(
     config: MnMApproxConfig, state: AdversarialState, replay: Replay, number: Array
 ) -> tuple[AdversarialState, Metrics]:
     """One update of everything: Algorithm 1, whose lines are named."""
-    key, *keys = jax.random.split(state.key, 8)
-    batch_key, imagine_key, critics_key, experience_key, policy_key, model_key, value_key = keys
+    key, *keys = jax.random.split(state.key, 7)
+    batch_key, imagine_key, critics_key, experience_key, policy_key, model_key = keys
     batch = sample_real(config, replay, batch_key)
     # Line 2: sample experience from the learned model.
     rows = imagine(config, state.world, state.actor_critic.actor, batch, imagine_key)
@@ -66,8 +65,9 @@ def update(
     observations = sample_experience(config, replay, imagined, experience_key).observations
     actor_critic, policy_metrics = update_policy(config, actor_critic, observations, policy_key)
     # Line 5: update model and classifier, which see Q and policy as they were.
-    weight = delayed(config, number, relative_weight(state, batch, config.value_term, value_key))
-    world, classifier, model_metrics = update_model_and_classifier(config, state, batch, weight, model_key)
+    world, classifier, model_metrics = update_model_and_classifier(
+        config, state, batch, delayed(config, number), config.value_term, model_key
+    )
     metrics |= policy_metrics | model_metrics
     return AdversarialState(actor_critic, world, imagined, key, classifier), metrics
 

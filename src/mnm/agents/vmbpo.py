@@ -23,7 +23,6 @@ from mnm.agents.classifier import (
     delayed,
     experience_ratios,
     init,
-    relative_weight,
     sample_real,
     update_model_and_classifier,
     warm_up,
@@ -52,8 +51,8 @@ def update(
     config: VMBPOConfig, state: AdversarialState, replay: Replay, number: Array
 ) -> tuple[AdversarialState, Metrics]:
     """One update of everything: Algorithm 1, whose lines are named."""
-    key, *keys = jax.random.split(state.key, 9)
-    batch_key, imagine_key, critics_key, experience_key, policy_key, model_key, calibration_key, value_key = keys
+    key, *keys = jax.random.split(state.key, 8)
+    batch_key, imagine_key, critics_key, experience_key, policy_key, model_key, calibration_key = keys
     batch = sample_real(config, replay, batch_key)
     # Line 2: sample experience from the learned model.
     rows = imagine(config, state.world, state.actor_critic.actor, batch, imagine_key)
@@ -76,8 +75,9 @@ def update(
     actor_critic, policy_metrics = update_policy(config, actor_critic, observations, policy_key)
     # Line 5: update model and classifier, which see Q and policy as they were.
     tilt = config.discount * config.risk_temperature
-    weight = delayed(config, number, tilt * relative_weight(state, batch, config.value_term, value_key))
-    world, classifier, model_metrics = update_model_and_classifier(config, state, batch, weight, model_key)
+    world, classifier, model_metrics = update_model_and_classifier(
+        config, state, batch, delayed(config, number, tilt), config.value_term, model_key
+    )
     classifier = calibrated(config, world, classifier, replay, calibration_key)
     metrics |= policy_metrics | model_metrics | {"trust": classifier.trust}
     return AdversarialState(actor_critic, world, imagined, key, classifier), metrics

@@ -9,6 +9,9 @@ from jaxtyping import Array, Float
 SMALLEST_SHARE = 0.1
 """Of a smoothed logit that log p/q still follows: with smoothing 0.1, down to p/q = 1/80."""
 
+FORGIVEN = 0.2
+"""Nats by which a classifier may call all of a model's transitions at some (s, a) fake without being believed."""
+
 
 def classifier_loss(
     real_logits: Float[Array, "*batch"], model_logits: Float[Array, "*fakes"], smoothing: float = 0.0
@@ -37,13 +40,16 @@ def log_ratio(logits: Float[Array, "*batch"], smoothing: float = 0.0) -> Float[A
 
 
 def expected_log_ratio(log_ratios: Float[Array, "samples batch"]) -> Float[Array, " batch"]:
-    """E_q[ l ] - log E_q[ exp l ] over samples s' ~ q(.|s, a) of l = log p/q up to any function of (s, a).
+    """E_q[ l ] - max( log E_q[ exp l ], -FORGIVEN ) over samples s' ~ q(.|s, a) of l = log p/q.
 
-    Departs from the paper, which takes l at one sample. Whatever (s, a), E_q[ p/q ] is 1: what a classifier says of
-    (s, a) alone is an error, which this takes away, and of what is left it takes the mean: minus the divergence of q
-    from p, never above 0. It has the same place in the bound, and none of the noise.
+    Departs from the paper, which takes l at one sample. The mean has the same place in the bound and none of the noise.
+    And E_q[ p/q ] is 1 whatever (s, a): what a classifier says of (s, a) alone is an error, and is taken away. What is
+    left is minus the divergence of q from p, never above 0. But where the real s' are not among the samples at all,
+    E_q[ exp l ] is 0, and rightly so: an error is taken for one only up to FORGIVEN. That is also what it costs: a
+    model that misses no more than 1 - exp(-FORGIVEN) of what really happens pays nothing for it.
     """
-    return log_ratios.mean(axis=0) - jax.nn.logsumexp(log_ratios, axis=0) + jnp.log(len(log_ratios))
+    log_mean = jax.nn.logsumexp(log_ratios, axis=0) - jnp.log(len(log_ratios))
+    return log_ratios.mean(axis=0) - jnp.maximum(log_mean, -FORGIVEN)
 
 
 def calibration_step(

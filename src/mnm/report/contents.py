@@ -54,6 +54,8 @@ class Contents:
     runs: Sequence[Run]
     labels: Mapping[Path, str]
     """By a run's folder: its agent, told apart from the same agent with other settings."""
+    films: Mapping[Path, Sequence[str]]
+    """By a run's folder: the films in it, as data URIs."""
     problems: Sequence[str]
     """What was found and could not be read."""
 
@@ -70,7 +72,8 @@ def read_contents(results: Path, run_folders: Iterable[Path]) -> Contents:
     there = [figure for figure in figures if figure.png or figure.verdicts or figure.problems]
     missing = [name for name in EXACT if name not in {figure.name for figure in there}]
     runs, unreadable = read_runs(run_folders)
-    return Contents(there, missing, runs, agent_labels(runs), [*problems, *unreadable])
+    films, undrawn = read_films(runs)
+    return Contents(there, missing, runs, agent_labels(runs), films, [*problems, *unreadable, *undrawn])
 
 
 def read_verdicts(path: Path) -> dict[str, list[Verdict]]:
@@ -132,6 +135,19 @@ def read_runs(folders: Iterable[Path]) -> tuple[list[Run], list[str]]:
         except UNREADABLE as error:
             problems.append(f"{folder}: {error}")
     return runs, problems
+
+
+def read_films(runs: Sequence[Run]) -> tuple[dict[Path, list[str]], list[str]]:
+    """The films in the runs' folders, as `mnm render RUN --out RUN/film.gif` puts them there; and what is none."""
+    films: dict[Path, list[str]] = {}
+    problems = []
+    for run in runs:
+        for film in sorted(run.folder.glob("*.gif")):
+            try:
+                films.setdefault(run.folder, []).append(data_uri(film))
+            except UNREADABLE as error:
+                problems.append(f"{film}: {error}")
+    return films, problems
 
 
 def check(run: Run) -> None:

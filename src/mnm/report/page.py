@@ -51,6 +51,11 @@ def rendered(contents: Contents, command: Report) -> str:
         contents=contents,
         figures=[drawn(figure) for figure in contents.figures],
         returns=return_plots(contents.runs, contents.labels),
+        films=[
+            (f"{run.env}, {contents.labels[run.folder]}, seed {run.seed}", film)
+            for run in contents.runs
+            for film in contents.films.get(run.folder, ())
+        ],
         baseline=command.baseline,
         comparisons=compared,
         aggregates=aggregates([comparison for _, comparison, _ in compared if comparison is not None]),
