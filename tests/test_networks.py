@@ -19,24 +19,25 @@ def test_mlp_is_matrices_and_relu():
 
 
 def test_layer_norm_by_hand():
-    """Two hidden layers: the product, every row standardized, scaled, shifted, ReLU; the last layer has none of it."""
+    """Two hidden layers: product and bias, rows standardized, scaled, shifted, ReLU; the last layer has none of it."""
     network = MLP(KEY, (3, 6, 5, 2), layer_norm=True)
     assert [len(scale) for scale in network.scales] == [6, 5]
-    keys = iter(jax.random.split(jax.random.key(1), 5))
+    keys = iter(jax.random.split(jax.random.key(1), 7))
     network = eqx.tree_at(
-        lambda n: (n.scales, n.biases),
+        lambda n: (n.scales, n.shifts, n.biases),
         network,
         tuple(
             tuple(jax.random.normal(next(keys), array.shape) for array in arrays)
-            for arrays in (network.scales, network.biases)
+            for arrays in (network.scales, network.shifts, network.biases)
         ),
     )
     inputs = 10.0 + jax.random.normal(KEY, (7, 3))
     hidden = np.asarray(inputs, np.float64)
-    for weight, scale, bias in zip(network.weights, network.scales, network.biases, strict=False):
-        product = hidden @ np.asarray(weight)
+    layers = zip(network.weights, network.biases, network.scales, network.shifts, strict=False)
+    for weight, bias, scale, shift in layers:
+        product = hidden @ np.asarray(weight) + np.asarray(bias)
         product = (product - product.mean(axis=1, keepdims=True)) / product.std(axis=1, keepdims=True)
-        hidden = np.maximum(product * np.asarray(scale) + np.asarray(bias), 0)
+        hidden = np.maximum(product * np.asarray(scale) + np.asarray(shift), 0)
     expected = hidden @ np.asarray(network.weights[-1]) + np.asarray(network.biases[-1])
     np.testing.assert_allclose(network(inputs), expected, atol=1e-4)
     plain = MLP(KEY, (3, 6, 5, 2))

@@ -110,3 +110,16 @@ def test_several_normalizers_as_one_program():
     for index in range(2):
         for one, other in zip(jax.tree.leaves(together), jax.tree.leaves(added(rows[index])), strict=True):
             np.testing.assert_allclose(one[index], other, rtol=1e-6)
+
+
+def test_an_empty_normalizer_restores_what_it_gets():
+    np.testing.assert_array_equal(Normalizer.empty(2).restore(jnp.array([[3.0, -1.0]])), [[3.0, -1.0]])
+
+
+def test_a_mean_far_from_0_does_not_stall():
+    """Values of 1000 with a spread of 1, and a drift after many rows that float32 could not add to such a mean."""
+    rows = 1000.0 + jax.random.normal(jax.random.key(3), (100_000, 1)) + (jnp.arange(100_000) > 50_000)[:, None]
+    seen, _ = jax.lax.scan(lambda seen, row: (seen.add(row), None), Normalizer.empty(1), rows)
+    exact = np.asarray(rows, np.float64)
+    assert float(seen.mean[0]) == pytest.approx(exact.mean(), abs=0.01)
+    assert float(seen.std[0]) == pytest.approx(exact.std(), rel=0.01)

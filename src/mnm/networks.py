@@ -25,7 +25,9 @@ class MLP(eqx.Module):
     """[in, out] of every layer."""
     biases: tuple[Array, ...]
     scales: tuple[Array, ...]
-    """LayerNorm's, of every hidden layer; none without it. Its shift is the layer's bias."""
+    """LayerNorm's, of every hidden layer; none without it."""
+    shifts: tuple[Array, ...]
+    """LayerNorm's too. The biases come before it: without them a first layer would see its inputs' direction alone."""
 
     def __init__(
         self, key: PRNGKeyArray, sizes: tuple[int, ...], last_scale: float = 1.0, *, layer_norm: bool = False
@@ -38,16 +40,17 @@ class MLP(eqx.Module):
             for layer_key, shape, scale in zip(jax.random.split(key, len(layers)), layers, scales, strict=True)
         )
         self.biases = tuple(jnp.zeros(out) for _, out in layers)
-        self.scales = tuple(jnp.ones(out) for _, out in layers[:-1]) if layer_norm else ()
+        normalized = layers[:-1] if layer_norm else []
+        self.scales, self.shifts = (tuple(full(out) for _, out in normalized) for full in (jnp.ones, jnp.zeros))
 
     def __call__(self, inputs: Float[Array, "batch inputs"]) -> Float[Array, "batch outputs"]:
         """The last layer has neither LayerNorm nor ReLU."""
         *hidden, last = zip(self.weights, self.biases, strict=True)
         for layer, (weight, bias) in enumerate(hidden):
-            inputs = inputs @ weight
+            inputs = inputs @ weight + bias
             if self.scales:
-                inputs = standardized(inputs) * self.scales[layer]
-            inputs = jax.nn.relu(inputs + bias)
+                inputs = standardized(inputs) * self.scales[layer] + self.shifts[layer]
+            inputs = jax.nn.relu(inputs)
         return inputs @ last[0] + last[1]
 
 

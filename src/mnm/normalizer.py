@@ -18,7 +18,10 @@ class Normalizer(eqx.Module):
     """Mean, variance and range of the rows seen so far; before the first, it changes nothing."""
 
     count: Float[Array, ""]
-    mean: Float[Array, " dim"]
+    origin: Float[Array, " dim"]
+    """The first row: the mean is kept relative to it, or float32 would lose it where the data are far from 0."""
+    shift: Float[Array, " dim"]
+    """mean - origin."""
     variance: Float[Array, " dim"]
     lowest: Float[Array, " dim"]
     highest: Float[Array, " dim"]
@@ -26,22 +29,29 @@ class Normalizer(eqx.Module):
     @classmethod
     def empty(cls, dim: int) -> Normalizer:
         """Nothing seen yet."""
-        return cls(
-            jnp.zeros(()), jnp.zeros(dim), jnp.zeros(dim), jnp.full(dim, jnp.inf, jnp.float32), -jnp.full(dim, jnp.inf)
-        )
+        infinity = jnp.full(dim, jnp.inf, jnp.float32)  # a weak type would compile twice
+        return cls(jnp.zeros(()), jnp.zeros(dim), jnp.zeros(dim), jnp.zeros(dim), infinity, -infinity)
 
     @classmethod
     def of(cls, rows: Float[Array, "rows dim"]) -> Normalizer:
         """The statistics of all these rows."""
-        count = jnp.asarray(len(rows), jnp.float32)
-        return cls(count, rows.mean(axis=0), rows.var(axis=0), rows.min(axis=0), rows.max(axis=0))
+        count, apart = jnp.asarray(len(rows), jnp.float32), rows - rows[0]
+        return cls(count, rows[0], apart.mean(axis=0), apart.var(axis=0), rows.min(axis=0), rows.max(axis=0))
 
     def add(self, row: Float[Array, " dim"]) -> Normalizer:
         """With one row more (Welford's recurrence)."""
         count = self.count + 1
-        mean = self.mean + (row - self.mean) / count
-        variance = self.variance + ((row - self.mean) * (row - mean) - self.variance) / count
-        return Normalizer(count, mean, variance, jnp.minimum(self.lowest, row), jnp.maximum(self.highest, row))
+        origin = jnp.where(self.count > 0, self.origin, row)
+        apart = row - origin
+        shift = self.shift + (apart - self.shift) / count
+        variance = self.variance + ((apart - self.shift) * (apart - shift) - self.variance) / count
+        lowest, highest = jnp.minimum(self.lowest, row), jnp.maximum(self.highest, row)
+        return Normalizer(count, origin, shift, variance, lowest, highest)
+
+    @property
+    def mean(self) -> Float[Array, " dim"]:
+        """Of the rows seen."""
+        return self.origin + self.shift
 
     @property
     def std(self) -> Float[Array, " dim"]:
@@ -57,14 +67,15 @@ class Normalizer(eqx.Module):
 
     def normalize(self, data: Float[Array, "*batch dim"]) -> Float[Array, "*batch dim"]:
         """(data - mean) / std."""
-        return (data - self.mean) / self.unit
+        return (data - self.origin - self.shift) / self.unit
 
     def restore(self, normalized: Float[Array, "*batch dim"]) -> Float[Array, "*batch dim"]:
         """normalized * std + mean: what never varied is predicted exactly, whatever a network says.
 
         A goal that stays put would drift otherwise, in a model's units of 1, and carry a rollout away.
         """
-        return normalized * self.std + self.mean
+        std = jnp.where(self.count > 0, self.std, 1.0)
+        return normalized * std + self.shift + self.origin
 
     def clip(self, data: Float[Array, "*batch dim"], margin: float = 0.0) -> Float[Array, "*batch dim"]:
         """The data within the range seen, widened on both sides by `margin` of its width."""

@@ -69,7 +69,8 @@ class Replay(eqx.Module):
     def sample_training(self, key: PRNGKeyArray, count: int) -> Transitions:
         """The same from those that are not held out: nine in ten."""
         drawn = _draw(key, count, self.size - self._held_out)
-        return self._at(drawn + drawn // (HELD_OUT_EVERY - 1) + 1)
+        places = drawn + drawn // (HELD_OUT_EVERY - 1) + 1
+        return self._at(jnp.where(self.size > 1, places, 0))  # a single transition serves for both
 
     def sample_held_out(self, key: PRNGKeyArray, count: int) -> Transitions:
         """The same from those that are held out: every tenth place of the buffer, the first one included."""

@@ -28,6 +28,7 @@ from mnm.agents.classifier import (
     delayed,
     experience_ratios,
     init,
+    log_ratios,
     sample_real,
     update_model_and_classifier,
 )
@@ -632,6 +633,11 @@ def test_real_rows_have_ratio_0_and_the_model_s_the_classifier_s(agent, replays,
     assert (np.asarray(believed[count:]) != 0.0).all()
     assert np.std(believed[count:]) > 0
     np.testing.assert_allclose(not_believed, 0.0, atol=1e-6)
+    printed = experience_ratios(replace(config, ratio_samples=1), agent, experience, key)
+    rows = jax.tree.map(lambda column: column[count:], experience)
+    np.testing.assert_array_equal(printed[:count], 0.0)
+    expected = log_ratios(config, agent.world, agent.classifier, rows, key)
+    np.testing.assert_allclose(printed[count:], agent.classifier.trust * expected, atol=1e-6)
 
 
 def test_critics_whose_rows_are_all_real_do_not_notice_what_the_model_pays(agent):

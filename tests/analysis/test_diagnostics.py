@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mnm.agents import ALGORITHMS
-from mnm.agents.classifier import expected_ratios
+from mnm.agents.classifier import ratio_terms
 from mnm.agents.sac import SACState
 from mnm.agents.world_model import Statistics
 from mnm.analysis.diagnostics import (
@@ -27,6 +27,7 @@ from mnm.analysis.diagnostics import (
 )
 from mnm.networks import Ensemble
 from mnm.normalizer import Normalizer
+from mnm.replay import Transitions
 
 SMALL = {"hidden": (4,), "model_hidden": (4,), "outcome_hidden": (4,), "members": 2, "discount": 0.5}
 CONFIG = replace(ALGORITHMS["mnm"].presets["quick"], **SMALL, classifier_hidden=(4,), reward_offset=0.25)
@@ -48,7 +49,7 @@ def constant(network, outputs):
 
 def spread(mean=0.0, std=1.0, lowest=-1e6, highest=1e6):
     """Statistics of one coordinate."""
-    return Normalizer(jnp.ones(()), *(jnp.array([float(value)]) for value in (mean, std**2, lowest, highest)))
+    return Normalizer(jnp.ones(()), *(jnp.array([float(value)]) for value in (mean, 0.0, std**2, lowest, highest)))
 
 
 def world(changes, reward=0.0, logit=0.0, log_std=-20.0, lowest=0.0):
@@ -189,6 +190,11 @@ def bound(agent, reward, logit, ratio):
     return float(found["bound"])
 
 
+def rows_at(observations, actions):
+    """Transitions that stay where they are."""
+    return Transitions(observations, actions, jnp.zeros(len(actions)), observations, jnp.ones(len(actions)))
+
+
 def test_the_bound_without_ends_is_the_log_return_less_the_price_of_the_ratio(agent):
     """Reward 0.75 and offset 0.25 for ever: log(1 / (1 - 0.5)), and 0.5 log p/q in every step, discounted."""
     assert bound(agent, reward=0.75, logit=50.0, ratio=0.0) == pytest.approx(np.log(2.0), abs=1e-4)
@@ -201,7 +207,7 @@ def test_the_bound_without_ends_is_the_log_return_less_the_price_of_the_ratio(ag
     starts = jnp.zeros((256, 1))
     found = imagined_returns(CONFIG, True, agent.actor_critic, made, classifier, starts, 3, key)
     starts = jnp.zeros((20_000, 1))
-    price = expected_ratios(CONFIG, made, classifier, starts, agent.actor_critic.actor.mode(starts), key).mean()
+    price = ratio_terms(CONFIG, made, classifier, rows_at(starts, agent.actor_critic.actor.mode(starts)), key).mean()
     assert abs(float(price)) > 0.2
     assert found["bound"] == pytest.approx(np.log(2.0) + float(price), abs=0.05)
 
@@ -211,7 +217,7 @@ def test_the_bound_takes_no_logarithm_of_a_reward_below_the_lowest_seen(agent):
     made = world(0.0, reward=-5.0, logit=50.0, lowest=-0.05)
     silent = eqx.tree_at(lambda c: c.network, agent.classifier, constant(agent.classifier.network, [0.0]))
     found = imagined_returns(CONFIG, True, agent.actor_critic, made, silent, jnp.zeros((2, 1)), 3, jax.random.key(0))
-    price = expected_ratios(CONFIG, made, silent, *jnp.zeros((2, 2, 1)), jax.random.key(0)).mean()
+    price = ratio_terms(CONFIG, made, silent, rows_at(*jnp.zeros((2, 2, 1))), jax.random.key(0)).mean()
     assert found["bound"] == pytest.approx(np.log(0.2 / 0.5) + float(price), abs=1e-4)
     assert found["model_return"] == pytest.approx(-15.0, rel=1e-3)
 

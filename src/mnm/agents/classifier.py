@@ -21,7 +21,14 @@ from mnm.agents import world_model
 from mnm.agents.actor_critic import adam_step, plain_values
 from mnm.agents.algorithm import Metrics
 from mnm.agents.world_model import AgentState, ModelConfig, World, moved_dynamics, real_rows, update_outcomes
-from mnm.losses.classifier import calibration_step, classifier_accuracy, classifier_loss, expected_log_ratio, log_ratio
+from mnm.losses.classifier import (
+    calibration_step,
+    classifier_accuracy,
+    classifier_loss,
+    expected_log_ratio,
+    log_ratio,
+    said_of_pairs,
+)
 from mnm.losses.model import adversarial_loss, gaussian_nll, likelihood_loss, value_unit
 from mnm.networks import MLP, GaussianDynamics
 from mnm.replay import Replay, Transitions
@@ -41,6 +48,8 @@ class AdversarialConfig(ModelConfig):
     """Of the likelihood of real transitions in the model's objective, beside the classifier's and the value term."""
     value_weight: float = 1.0
     """Of the value term in the model's objective."""
+    ratio_samples: int = 8
+    """Next states of the model over which log p/q given (s, a) is averaged in the reward; 1: at one, as the paper."""
     calibrate: bool = False
     """Whether log p/q is believed only as far as transitions that were held out bear it out."""
     value_delay: int = 200_000
@@ -48,14 +57,14 @@ class AdversarialConfig(ModelConfig):
 
 
 SETTINGS: dict[str, dict[str, Any]] = {
-    "paper": world_model.SETTINGS["paper"] | {"likelihood_weight": 0.0},
+    "paper": world_model.SETTINGS["paper"] | {"likelihood_weight": 0.0, "ratio_samples": 1},
     "cpu": world_model.SETTINGS["cpu"] | {"classifier_hidden": (128, 128), "value_delay": 5_000},
     "quick": world_model.SETTINGS["quick"] | {"classifier_hidden": (64, 64), "value_delay": 400},
 }
 """What each scale changes."""
 
-RATIO_SAMPLES = 8
-"""Next states of the model at which the classifier is asked for the mean of log p/q given (s, a)."""
+CALIBRATION_SAMPLES = 8
+"""Next states of the model by which what the classifier says of (s, a) alone is known."""
 CALIBRATION_RATE = 0.01
 """How fast the trust in the classifier follows what held-out transitions say: over a hundred updates."""
 
@@ -111,41 +120,41 @@ def model_ratios(
     classifier: Classifier,
     observations: Float[Array, "batch obs"],
     actions: Float[Array, "batch act"],
+    samples: int,
     key: PRNGKeyArray,
 ) -> Float[Array, "samples batch"]:
-    """log p/q at RATIO_SAMPLES next states of the model for each (s, a), each with input noise of its own."""
+    """log p/q at several next states of the model for each (s, a), each with input noise of its own."""
     model_key, noise_key = jax.random.split(key)
     inputs = world.inputs(observations, actions)
     means, log_stds = world.target_dynamics.one_each(inputs)
-    changes = means + jnp.exp(log_stds) * jax.random.normal(model_key, (RATIO_SAMPLES, *means.shape))
-    repeated = jnp.broadcast_to(inputs, (RATIO_SAMPLES, *inputs.shape))
+    changes = means + jnp.exp(log_stds) * jax.random.normal(model_key, (samples, *means.shape))
+    repeated = jnp.broadcast_to(inputs, (samples, *inputs.shape))
     rows = jnp.concatenate([repeated, changes], axis=-1)
     rows = rows + config.input_noise * jax.random.normal(noise_key, rows.shape)
     logits = classifier.network(rows.reshape(-1, rows.shape[-1]))
     return log_ratio(logits.reshape(rows.shape[:-1]), config.smoothing)
 
 
-def expected_ratios(
-    config: AdversarialConfig,
-    world: World,
-    classifier: Classifier,
-    observations: Float[Array, "batch obs"],
-    actions: Float[Array, "batch act"],
-    key: PRNGKeyArray,
+def ratio_terms(
+    config: AdversarialConfig, world: World, classifier: Classifier, rows: Transitions, key: PRNGKeyArray
 ) -> Float[Array, " batch"]:
-    """E_q[ log p/q | s, a ], minus the divergence of the model there, as far as the classifier is believed."""
-    ratios = model_ratios(config, world, classifier, observations, actions, key)
+    """What stands for log p/q in the reward of the model's rows: E_q[ log p/q | s, a ], as far as it is believed.
+
+    Minus the divergence of the model at (s, a). With one sample, log p/q of the row itself.
+    """
+    if config.ratio_samples == 1:
+        return classifier.trust * log_ratios(config, world, classifier, rows, key)
+    ratios = model_ratios(config, world, classifier, rows.observations, rows.actions, config.ratio_samples, key)
     return expected_log_ratio(classifier.trust * ratios)
 
 
 def experience_ratios(
     config: AdversarialConfig, state: AdversarialState, experience: Transitions, key: PRNGKeyArray
 ) -> Float[Array, " batch"]:
-    """E_q[ log p/q | s, a ] of a batch of experience. A real row is a sample of the model q = p: 0."""
+    """The same of a batch of experience, real rows first. A real row is a sample of the model q = p: 0."""
     count = real_rows(config)
-    pairs = experience.observations[count:], experience.actions[count:]
-    ratios = expected_ratios(config, state.world, state.classifier, *pairs, key)
-    return jnp.concatenate([jnp.zeros(count), ratios])
+    model_rows = jax.tree.map(lambda column: column[count:], experience)
+    return jnp.concatenate([jnp.zeros(count), ratio_terms(config, state.world, state.classifier, model_rows, key)])
 
 
 def sample_real(config: AdversarialConfig, replay: Replay, key: PRNGKeyArray) -> Transitions:
@@ -167,9 +176,10 @@ def calibrated(
     batch_key, real_key, model_key = jax.random.split(key, 3)
     held_out = replay.sample_held_out(batch_key, config.batch_size)
     real = log_ratio(classifier.logits(world, held_out, config.input_noise, real_key), config.smoothing)
-    model = model_ratios(config, world, classifier, held_out.observations, held_out.actions, model_key)
-    centre = model[1:].mean(axis=0)
-    trust = calibration_step(classifier.trust, real - centre, model[0] - centre, CALIBRATION_RATE)
+    pairs = held_out.observations, held_out.actions
+    model = model_ratios(config, world, classifier, *pairs, CALIBRATION_SAMPLES, model_key)
+    said = said_of_pairs(model[1:])
+    trust = calibration_step(classifier.trust, real - said, model[0] - said, CALIBRATION_RATE)
     return eqx.tree_at(lambda c: c.trust, classifier, trust)
 
 

@@ -3,11 +3,12 @@
 The consistent pair of the sharper bound: log p/q has weight `discount` in the reward, and the model maximises
 log p/q + V, the paper's printed objective.
 
-Beyond the paper, and the bound stays one:
+Beyond the paper:
 - A share of the critics' rows is real. A real s' is a sample of the model q = p, whose log p/q is 0, and a mixture of
   two models' backups, each a lower bound, is a lower bound.
 - In the reward stands the mean of log p/q given (s, a) over samples of the model (`expected_log_ratio`), not log p/q at
-  one of them. Read at one sample, the classifier's errors are seventeen times louder than (1-discount) log r.
+  one of them. Read at one sample, the classifier's errors are seventeen times louder than (1-discount) log r. The bound
+  is then one up to what `expected_log_ratio` forgives; with `ratio_samples` 1 nothing is forgiven.
 - It is believed as far as held-out transitions bear it out (`calibrated`).
 """
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from mnm.agents.actor_critic import ActorCritic
 from mnm.agents.algorithm import Algorithm
-from mnm.agents.classifier import AdversarialState, Classifier, expected_ratios, log_ratios
+from mnm.agents.classifier import AdversarialState, Classifier, log_ratios, ratio_terms
 from mnm.agents.world_model import World
 from mnm.losses.classifier import classifier_accuracy
 from mnm.losses.reward import absorbing_log_value, mnm_reward
@@ -219,7 +219,7 @@ def imagined_returns(
         total = total + alive * rows.rewards
         if with_bound:
             assert classifier is not None
-            ratios = expected_ratios(config, world, classifier, observations, actions, noise_key)
+            ratios = ratio_terms(config, world, classifier, rows, noise_key)
             lowest = world.statistics.rewards.lowest[0]
             gain = mnm_reward(jnp.maximum(rows.rewards, lowest) + offset, ratios, discount, ratio_weight=discount)
             if offset > 0:

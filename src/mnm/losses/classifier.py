@@ -48,14 +48,19 @@ def expected_log_ratio(log_ratios: Float[Array, "samples batch"]) -> Float[Array
     E_q[ exp l ] is 0, and rightly so: an error is taken for one only up to FORGIVEN. That is also what it costs: a
     model that misses no more than 1 - exp(-FORGIVEN) of what really happens pays nothing for it.
     """
+    return log_ratios.mean(axis=0) - said_of_pairs(log_ratios)
+
+
+def said_of_pairs(log_ratios: Float[Array, "samples batch"]) -> Float[Array, " batch"]:
+    """max( log E_q[ exp l ], -FORGIVEN ): what a classifier says of (s, a) alone, 0 if it is right."""
     log_mean = jax.nn.logsumexp(log_ratios, axis=0) - jnp.log(len(log_ratios))
-    return log_ratios.mean(axis=0) - jnp.maximum(log_mean, -FORGIVEN)
+    return jnp.maximum(log_mean, -FORGIVEN)
 
 
 def calibration_step(
     trust: Float[Array, ""], real: Float[Array, " real"], fake: Float[Array, " fake"], rate: float
 ) -> Float[Array, ""]:
-    """One damped Newton step of t in E_real[ -log sigmoid(t l) ] + E_model[ -log sigmoid(-t l) ],  l = log p/q.
+    """A Newton step of t, at most `rate`, in E_real[ -log sigmoid(t l) ] + E_model[ -log sigmoid(-t l) ], l = log p/q.
 
     The best t multiplies the log ratios of held-out transitions so that sigmoid(t l) is a calibrated probability of
     being real: 1 if l is right, 0 if it says nothing about them. t stays between 0 and 1: an estimate is never
@@ -64,7 +69,7 @@ def calibration_step(
     slope = (fake * jax.nn.sigmoid(trust * fake)).mean() - (real * jax.nn.sigmoid(-trust * real)).mean()
     spread = [ratios**2 * jax.nn.sigmoid(trust * ratios) * jax.nn.sigmoid(-trust * ratios) for ratios in (real, fake)]
     curvature = spread[0].mean() + spread[1].mean()
-    return jnp.clip(trust - rate * slope / jnp.maximum(curvature, 1e-8), 0.0, 1.0)
+    return jnp.clip(trust - rate * jnp.clip(slope / jnp.maximum(curvature, 1e-8), -1.0, 1.0), 0.0, 1.0)
 
 
 def classifier_accuracy(real_logits: Float[Array, "*batch"], model_logits: Float[Array, "*fakes"]) -> Float[Array, ""]:
