@@ -25,7 +25,7 @@ from measure import report, seconds, side_by_side
 from mnm.agents import ALGORITHMS, mbpo, mnm, sac
 from mnm.agents.actor_critic import ActorCriticConfig
 from mnm.agents.algorithm import AgentConfig, Algorithm, State, new_agents, train_step, update_many
-from mnm.agents.classifier import CALIBRATION_SAMPLES, AdversarialConfig
+from mnm.agents.classifier import AdversarialConfig
 from mnm.agents.world_model import ModelConfig, real_rows
 from mnm.replay import Replay, Transitions
 
@@ -168,7 +168,7 @@ def mnm_cost(config: AdversarialConfig) -> int:
     again = dynamics.forward(asked) if config.ratio_samples > 1 else 0
     rewards = config.critic_updates * (again + classifier.forward(config.ratio_samples * asked))
     if config.calibrate:
-        rewards += dynamics.forward(rows) + classifier.forward((1 + CALIBRATION_SAMPLES) * rows)
+        rewards += dynamics.forward(rows) + classifier.forward(2 * rows)
     classifier_step = classifier.forward(3 * rows) + classifier.gradient_of_weights(3 * rows)
     target_samples = dynamics.forward(rows)
     dynamics_step = dynamics.forward(rows) + dynamics.gradient_of_weights(rows)

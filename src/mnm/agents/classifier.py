@@ -27,7 +27,6 @@ from mnm.losses.classifier import (
     classifier_loss,
     expected_log_ratio,
     log_ratio,
-    said_of_pairs,
 )
 from mnm.losses.model import adversarial_loss, gaussian_nll, likelihood_loss, value_unit
 from mnm.networks import MLP, GaussianDynamics
@@ -63,8 +62,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 """What each scale changes."""
 
-CALIBRATION_SAMPLES = 8
-"""Next states of the model by which what the classifier says of (s, a) alone is known."""
 CALIBRATION_RATE = 0.01
 """How fast the trust in the classifier follows what held-out transitions say: over a hundred updates."""
 
@@ -168,8 +165,7 @@ def calibrated(
 ) -> Classifier:
     """The classifier with its trust moved towards what held-out transitions bear out.
 
-    They are compared with the model's own at the same (s, a); neither player has learned from them. What the
-    classifier says of (s, a) alone is taken away: it says nothing about p/q.
+    They are compared with the model's own at the same (s, a); neither player has learned from them.
     """
     if not config.calibrate:
         return classifier
@@ -177,9 +173,8 @@ def calibrated(
     held_out = replay.sample_held_out(batch_key, config.batch_size)
     real = log_ratio(classifier.logits(world, held_out, config.input_noise, real_key), config.smoothing)
     pairs = held_out.observations, held_out.actions
-    model = model_ratios(config, world, classifier, *pairs, CALIBRATION_SAMPLES, model_key)
-    said = said_of_pairs(model[1:])
-    trust = calibration_step(classifier.trust, real - said, model[0] - said, CALIBRATION_RATE)
+    fake = model_ratios(config, world, classifier, *pairs, 1, model_key)[0]
+    trust = calibration_step(classifier.trust, real, fake, CALIBRATION_RATE)
     return eqx.tree_at(lambda c: c.trust, classifier, trust)
 
 

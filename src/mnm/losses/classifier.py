@@ -48,13 +48,8 @@ def expected_log_ratio(log_ratios: Float[Array, "samples batch"]) -> Float[Array
     E_q[ exp l ] is 0, and rightly so: an error is taken for one only up to FORGIVEN. That is also what it costs: a
     model that misses no more than 1 - exp(-FORGIVEN) of what really happens pays nothing for it.
     """
-    return log_ratios.mean(axis=0) - said_of_pairs(log_ratios)
-
-
-def said_of_pairs(log_ratios: Float[Array, "samples batch"]) -> Float[Array, " batch"]:
-    """max( log E_q[ exp l ], -FORGIVEN ): what a classifier says of (s, a) alone, 0 if it is right."""
     log_mean = jax.nn.logsumexp(log_ratios, axis=0) - jnp.log(len(log_ratios))
-    return jnp.maximum(log_mean, -FORGIVEN)
+    return log_ratios.mean(axis=0) - jnp.maximum(log_mean, -FORGIVEN)
 
 
 def calibration_step(
