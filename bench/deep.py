@@ -154,7 +154,7 @@ def mbpo_cost(config: ModelConfig) -> int:
 
 
 def mnm_cost(config: AdversarialConfig) -> int:
-    """Multiply-adds of one update of everything; each row goes through one member.
+    """Multiply-adds of one update of everything; each row goes through one member, for its likelihood through all.
 
     The classifier sees several next states of the model for each row of experience (for its reward), real rows, the
     model's and its target network's. What it says about the model's rows serves both players and is counted once; going
@@ -171,7 +171,8 @@ def mnm_cost(config: AdversarialConfig) -> int:
         rewards += dynamics.forward(rows) + classifier.forward(2 * rows)
     classifier_step = classifier.forward(3 * rows) + classifier.gradient_of_weights(3 * rows)
     target_samples = dynamics.forward(rows)
-    dynamics_step = dynamics.forward(rows) + dynamics.gradient_of_weights(rows)
+    learning = rows * (1 + config.members) if config.likelihood_weight > 0 else rows
+    dynamics_step = dynamics.forward(learning) + dynamics.gradient_of_weights(learning)
     through_players = classifier.gradient_of_inputs(rows)
     for network in (policy, critic, critic):
         through_players += network.forward(rows) + network.gradient_of_inputs(rows)

@@ -18,6 +18,14 @@ def test_mlp_is_matrices_and_relu():
     np.testing.assert_allclose(network(inputs), hidden @ network.weights[1] + network.biases[1], atol=1e-6)
 
 
+def test_silu_by_hand():
+    network = MLP(KEY, (3, 5, 2), activation="silu")
+    inputs = jax.random.normal(KEY, (7, 3))
+    before = np.asarray(inputs @ network.weights[0] + network.biases[0])
+    hidden = before / (1.0 + np.exp(-before))
+    np.testing.assert_allclose(network(inputs), hidden @ network.weights[1] + network.biases[1], atol=1e-6)
+
+
 def test_layer_norm_by_hand():
     """Two hidden layers: product and bias, rows standardized, scaled, shifted, ReLU; the last layer has none of it."""
     network = MLP(KEY, (3, 6, 5, 2), layer_norm=True)

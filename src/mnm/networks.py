@@ -7,7 +7,7 @@ batched product, on one thread by a factor of two, and no member is ever cut out
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import equinox as eqx
 import jax
@@ -17,9 +17,12 @@ from jaxtyping import Array, Float, PRNGKeyArray
 SMALLEST_STD = 1e-5
 LARGEST_LOG_STD = 2.0
 
+Activation = Literal["relu", "silu"]
+ACTIVATIONS = {"relu": jax.nn.relu, "silu": jax.nn.silu}
+
 
 class MLP(eqx.Module):
-    """Dense layers with ReLU between them; with LayerNorm before each ReLU, if wanted."""
+    """Dense layers with an activation between them; with LayerNorm before it, if wanted."""
 
     weights: tuple[Array, ...]
     """[in, out] of every layer."""
@@ -28,9 +31,16 @@ class MLP(eqx.Module):
     """LayerNorm's, of every hidden layer; none without it."""
     shifts: tuple[Array, ...]
     """LayerNorm's too. The biases come before it: without them a first layer would see its inputs' direction alone."""
+    activation: Activation = eqx.field(static=True)
 
     def __init__(
-        self, key: PRNGKeyArray, sizes: tuple[int, ...], last_scale: float = 1.0, *, layer_norm: bool = False
+        self,
+        key: PRNGKeyArray,
+        sizes: tuple[int, ...],
+        last_scale: float = 1.0,
+        *,
+        layer_norm: bool = False,
+        activation: Activation = "relu",
     ) -> None:
         """Layers of the given sizes, inputs and outputs included; LeCun's uniform start, the last layer scaled."""
         layers = list(pairwise(sizes))
@@ -42,15 +52,16 @@ class MLP(eqx.Module):
         self.biases = tuple(jnp.zeros(out) for _, out in layers)
         normalized = layers[:-1] if layer_norm else []
         self.scales, self.shifts = (tuple(full(out) for _, out in normalized) for full in (jnp.ones, jnp.zeros))
+        self.activation = activation
 
     def __call__(self, inputs: Float[Array, "batch inputs"]) -> Float[Array, "batch outputs"]:
-        """The last layer has neither LayerNorm nor ReLU."""
+        """The last layer has neither LayerNorm nor activation."""
         *hidden, last = zip(self.weights, self.biases, strict=True)
         for layer, (weight, bias) in enumerate(hidden):
             inputs = inputs @ weight + bias
             if self.scales:
                 inputs = standardized(inputs) * self.scales[layer] + self.shifts[layer]
-            inputs = jax.nn.relu(inputs)
+            inputs = ACTIVATIONS[self.activation](inputs)
         return inputs @ last[0] + last[1]
 
 
@@ -65,9 +76,17 @@ class Ensemble(eqx.Module):
 
     members: tuple[MLP, ...]
 
-    def __init__(self, key: PRNGKeyArray, sizes: tuple[int, ...], members: int, *, layer_norm: bool = False) -> None:
+    def __init__(
+        self,
+        key: PRNGKeyArray,
+        sizes: tuple[int, ...],
+        members: int,
+        *,
+        layer_norm: bool = False,
+        activation: Activation = "relu",
+    ) -> None:
         keys = jax.random.split(key, members)
-        self.members = tuple(MLP(member_key, sizes, layer_norm=layer_norm) for member_key in keys)
+        self.members = tuple(MLP(one, sizes, layer_norm=layer_norm, activation=activation) for one in keys)
 
     def __call__(self, inputs: Float[Array, "... batch inputs"]) -> Float[Array, "members batch outputs"]:
         """All members on the same inputs, or each on its own, [members, batch, in]."""
@@ -118,9 +137,16 @@ class GaussianDynamics(eqx.Module):
     network: Ensemble
 
     def __init__(
-        self, key: PRNGKeyArray, observation_dim: int, action_dim: int, hidden: tuple[int, ...], members: int
+        self,
+        key: PRNGKeyArray,
+        observation_dim: int,
+        action_dim: int,
+        hidden: tuple[int, ...],
+        members: int,
+        activation: Activation = "relu",
     ) -> None:
-        self.network = Ensemble(key, (observation_dim + action_dim, *hidden, 2 * observation_dim), members)
+        sizes = (observation_dim + action_dim, *hidden, 2 * observation_dim)
+        self.network = Ensemble(key, sizes, members, activation=activation)
 
     @property
     def members(self) -> int:

@@ -22,6 +22,7 @@ from agents.probes import (
     state_pays,
 )
 from mnm.agents import ALGORITHMS
+from mnm.agents.actor_critic import adam
 from mnm.agents.algorithm import update_many
 from mnm.agents.classifier import (
     calibrated,
@@ -37,12 +38,14 @@ from mnm.agents.world_model import (
     RANGE_MARGIN,
     AgentState,
     imagine,
+    model_step,
     moved_dynamics,
     real_rows,
     sample_experience,
     update_outcomes,
 )
 from mnm.analysis.rollouts import imagined as imagined_observations
+from mnm.networks import MLP
 from mnm.normalizer import Normalizer
 from mnm.replay import HELD_OUT_EVERY
 
@@ -703,16 +706,37 @@ def test_a_classifier_is_trusted_as_far_as_held_out_transitions_bear_it_out(agen
     assert not different(after_a_while(replace(config, calibrate=False), shifted, wrong, replay), wrong)
 
 
-def test_the_likelihood_adds_its_share_to_the_model_s_loss(agent, batch):
+def test_the_likelihood_by_every_member_adds_its_share_to_the_model_s_loss(agent, batch):
     losses = []
     for weight in (0.0, 3.0):
         config = config_of("mnm", likelihood_weight=weight)
         *_, metrics = players_updated(config, "raw", agent, batch, None, jax.random.key(0))
         losses.append(float(metrics["model_loss"]))
-    means, log_stds = agent.world.dynamics.one_each(agent.world.inputs(batch.observations, batch.actions))
+    means, log_stds = agent.world.dynamics.distribution(agent.world.inputs(batch.observations, batch.actions))
     changes = np.asarray(agent.world.changes(batch.observations, batch.next_observations))
     densities = np.exp(-0.5 * ((changes - means) / np.exp(log_stds)) ** 2) / np.exp(log_stds) / np.sqrt(2 * np.pi)
     assert losses[1] - losses[0] == pytest.approx(-3.0 * np.log(densities).mean(), rel=1e-4)
+
+
+def test_the_termination_network_learns_from_the_first_end_on(agent, batch):
+    """Before, it keeps its parameters and its optimiser's state."""
+    before = [agent.world.continues, agent.world.continues_optimiser]
+    for ends, moves in ((0.0, False), (1.0, True)):
+        world = eqx.tree_at(lambda w: w.statistics.ends, agent.world, jnp.asarray(ends))
+        learned, metrics = jax.jit(partial(update_outcomes, DEFAULT))(world, batch)
+        after = [learned.continues, learned.continues_optimiser]
+        same = jax.tree.map(lambda old, new: bool((old == new).all()), before, after)
+        assert all(jax.tree.leaves(same)) is not moves
+        assert (float(metrics["continue_loss"]) > 0) is moves
+
+
+def test_weight_decay_takes_its_share_of_every_weight_of_the_model():
+    """Without a gradient a step leaves 1 - rate * decay of it."""
+    config = config_of("mbpo", model_learning_rate=0.1, model_weight_decay=0.5)
+    network = MLP(jax.random.key(0), (2, 3, 1))
+    still = jax.tree.map(jnp.zeros_like, network)
+    moved, _ = model_step(config, network, adam(0.1, 0.5).init(network), still)
+    np.testing.assert_allclose(moved.weights[0], 0.95 * np.asarray(network.weights[0]), rtol=1e-6)
 
 
 @partial(jax.jit, static_argnums=(0, 1))

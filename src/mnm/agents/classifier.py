@@ -217,7 +217,8 @@ def update_model_and_classifier(
             unit = value_unit(values) if value_term == "relative" else 1.0
             loss = adversarial_loss(ratios, values / unit, value_weight)
         if config.likelihood_weight > 0:
-            loss = loss + config.likelihood_weight * likelihood_loss(gaussian_nll(means, log_stds, real_changes))
+            nlls = gaussian_nll(*dynamics.distribution(inputs), real_changes)  # every member learns from every row
+            loss = loss + config.likelihood_weight * likelihood_loss(nlls)
         return loss, changes
 
     (model_loss, model_changes), model_gradient = jax.value_and_grad(model_objective, has_aux=True)(world.dynamics)

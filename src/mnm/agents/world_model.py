@@ -17,10 +17,10 @@ import tyro
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from mnm.agents import actor_critic as parts
-from mnm.agents.actor_critic import Actor, ActorCritic, ActorCriticConfig, adam_step, init_actor_critic
+from mnm.agents.actor_critic import Actor, ActorCritic, ActorCriticConfig, adam, adam_step, init_actor_critic
 from mnm.agents.algorithm import Metrics
 from mnm.losses.model import gaussian_nll
-from mnm.networks import MLP, GaussianDynamics, moved_target
+from mnm.networks import MLP, Activation, GaussianDynamics, Network, moved_target
 from mnm.normalizer import Normalizer
 from mnm.replay import Replay, Transitions
 
@@ -41,8 +41,12 @@ class ModelConfig(ActorCriticConfig):
     """How many dynamics models."""
     outcome_hidden: tuple[int, ...] = (256, 256)
     """Hidden layers of the reward network and of the network for the probability that the episode goes on."""
-    model_learning_rate: float = 3e-4
+    model_activation: Activation = "silu"
+    """Of the dynamics, reward and termination networks."""
+    model_learning_rate: float = 1e-3
     """Of the dynamics, reward and termination networks, and of the classifier."""
+    model_weight_decay: float = 0.3
+    """Of the dynamics, reward and termination networks: AdamW's, a step takes learning rate x decay of each weight."""
     slow_model_rate: float = 0.001
     """How fast the dynamics' target network, which makes the experience, follows."""
     model_buffer: int = 256_000
@@ -60,7 +64,14 @@ class ModelConfig(ActorCriticConfig):
 
 
 SETTINGS: dict[str, dict[str, Any]] = {
-    "paper": parts.PAPER | {"real_ratio": 0.0, "real_action_ratio": 0.5},
+    "paper": parts.PAPER
+    | {
+        "real_ratio": 0.0,
+        "real_action_ratio": 0.5,
+        "model_activation": "relu",
+        "model_learning_rate": 3e-4,
+        "model_weight_decay": 0.0,
+    },
     "cpu": {
         "hidden": (128, 128),
         "model_hidden": (128, 128, 128),
@@ -187,10 +198,13 @@ def init_world(config: ModelConfig, observation_dim: int, action_dim: int, key: 
     statistics = Statistics(
         Normalizer.empty(observation_dim), Normalizer.empty(observation_dim), Normalizer.empty(1), jnp.zeros(())
     )
-    dynamics = GaussianDynamics(dynamics_key, observation_dim, action_dim, config.model_hidden, config.members)
-    rewards = MLP(rewards_key, (inputs, *config.outcome_hidden, 1))
-    continues = MLP(continues_key, (inputs + observation_dim, *config.outcome_hidden, 1))
-    optimiser = optax.adam(config.model_learning_rate)
+    activation = config.model_activation
+    dynamics = GaussianDynamics(
+        dynamics_key, observation_dim, action_dim, config.model_hidden, config.members, activation
+    )
+    rewards = MLP(rewards_key, (inputs, *config.outcome_hidden, 1), activation=activation)
+    continues = MLP(continues_key, (inputs + observation_dim, *config.outcome_hidden, 1), activation=activation)
+    optimiser = adam(config.model_learning_rate, config.model_weight_decay)
     states = (optimiser.init(network) for network in (dynamics, rewards, continues))
     return World(statistics, dynamics, jax.tree.map(jnp.copy, dynamics), rewards, continues, *states)
 
@@ -272,9 +286,16 @@ def update_dynamics(
     return moved_dynamics(config, world, gradient), {"model_loss": value}
 
 
+def model_step(
+    config: ModelConfig, network: Network, optimiser: optax.OptState, gradient: Network
+) -> tuple[Network, optax.OptState]:
+    """One step of one of the model's networks."""
+    return adam_step(config.model_learning_rate, network, optimiser, gradient, config.model_weight_decay)
+
+
 def moved_dynamics(config: ModelConfig, world: World, gradient: GaussianDynamics) -> World:
     """The dynamics after one step of their optimiser, and their target network behind them."""
-    dynamics, optimiser = adam_step(config.model_learning_rate, world.dynamics, world.dynamics_optimiser, gradient)
+    dynamics, optimiser = model_step(config, world.dynamics, world.dynamics_optimiser, gradient)
     target = moved_target(world.target_dynamics, dynamics, config.slow_model_rate)
     return eqx.tree_at(
         lambda w: (w.dynamics, w.target_dynamics, w.dynamics_optimiser), world, (dynamics, target, optimiser)
@@ -284,7 +305,8 @@ def moved_dynamics(config: ModelConfig, world: World, gradient: GaussianDynamics
 def update_outcomes(config: ModelConfig, world: World, batch: Transitions) -> tuple[World, Metrics]:
     """One step of the reward network (squared error) and of the termination network (cross-entropy), on real rows.
 
-    A task that declares its termination function needs no termination network.
+    A task that declares its termination function needs no termination network; without it, it learns from the first end
+    of an episode on.
     """
     inputs = world.inputs(batch.observations, batch.actions)
     rewards = world.statistics.rewards.normalize(batch.rewards[:, None])
@@ -292,9 +314,8 @@ def update_outcomes(config: ModelConfig, world: World, batch: Transitions) -> tu
     def rewards_objective(network: MLP) -> Float[Array, ""]:
         return ((network(inputs) - rewards) ** 2).mean()
 
-    rate = config.model_learning_rate
     rewards_value, gradient = jax.value_and_grad(rewards_objective)(world.rewards)
-    network, rewards_optimiser = adam_step(rate, world.rewards, world.rewards_optimiser, gradient)
+    network, rewards_optimiser = model_step(config, world.rewards, world.rewards_optimiser, gradient)
     world = eqx.tree_at(lambda w: (w.rewards, w.rewards_optimiser), world, (network, rewards_optimiser))
     metrics = {"reward_loss": rewards_value}
     if config.termination is not None:
@@ -306,7 +327,14 @@ def update_outcomes(config: ModelConfig, world: World, batch: Transitions) -> tu
     def continues_objective(network: MLP) -> Float[Array, ""]:
         return optax.sigmoid_binary_cross_entropy(network(transitions)[:, 0], batch.continues).mean()
 
-    continues_value, gradient = jax.value_and_grad(continues_objective)(world.continues)
-    network, continues_optimiser = adam_step(rate, world.continues, world.continues_optimiser, gradient)
+    def learn(network: MLP, optimiser: optax.OptState) -> tuple[MLP, optax.OptState, Array]:
+        value, gradient = jax.value_and_grad(continues_objective)(network)
+        return *model_step(config, network, optimiser, gradient), value
+
+    def wait(network: MLP, optimiser: optax.OptState) -> tuple[MLP, optax.OptState, Array]:
+        return network, optimiser, jnp.zeros(())
+
+    ended = world.statistics.ends > 0  # nobody asks the network before that
+    network, continues_optimiser, value = jax.lax.cond(ended, learn, wait, world.continues, world.continues_optimiser)
     world = eqx.tree_at(lambda w: (w.continues, w.continues_optimiser), world, (network, continues_optimiser))
-    return world, metrics | {"continue_loss": continues_value}
+    return world, metrics | {"continue_loss": value}
