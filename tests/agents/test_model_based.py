@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from agents.probes import (
@@ -22,7 +23,6 @@ from agents.probes import (
     state_pays,
 )
 from mnm.agents import ALGORITHMS
-from mnm.agents.actor_critic import adam
 from mnm.agents.algorithm import update_many
 from mnm.agents.classifier import (
     calibrated,
@@ -35,6 +35,7 @@ from mnm.agents.classifier import (
 )
 from mnm.agents.sac import SACState
 from mnm.agents.world_model import (
+    PRIOR_ROWS,
     RANGE_MARGIN,
     AgentState,
     imagine,
@@ -74,6 +75,7 @@ BARE = {
     "real_ratio": 0.0,
     "real_action_ratio": 0.5,
     "likelihood_weight": 0.0,
+    "model_weight_decay": 0.0,
     "calibrate": False,
 }
 """Each agent's own objective and nothing else: what its model says and its critics pay shows in what is learned."""
@@ -552,7 +554,8 @@ def test_with_a_declared_termination_no_continuation_is_learned(agent, batch):
     ends = batch._replace(continues=jnp.zeros(64))
     declaring = replace(MNM, termination=far_right)
     outcomes = jax.jit(update_outcomes, static_argnums=0)
-    (learned, metrics), (declared, other) = (outcomes(config, agent.world, ends) for config in (MNM, declaring))
+    world = eqx.tree_at(lambda w: w.statistics.ends, agent.world, jnp.ones(()))
+    (learned, metrics), (declared, other) = (outcomes(config, world, ends) for config in (MNM, declaring))
     assert set(metrics) == {"reward_loss", "continue_loss"}
     assert set(other) == {"reward_loss"}
     assert different(learned.continues, agent.world.continues)
@@ -730,13 +733,15 @@ def test_the_termination_network_learns_from_the_first_end_on(agent, batch):
         assert (float(metrics["continue_loss"]) > 0) is moves
 
 
-def test_weight_decay_takes_its_share_of_every_weight_of_the_model():
-    """Without a gradient a step leaves 1 - rate * decay of it."""
-    config = config_of("mbpo", model_learning_rate=0.1, model_weight_decay=0.5)
+@pytest.mark.parametrize(("decay", "rows", "left"), [(0.0, 10, 1.0), (0.5, 10, 0.95), (0.5, 10 * PRIOR_ROWS, 0.995)])
+def test_weight_decay_takes_its_share_of_every_weight_of_the_model(agent, decay, rows, left):
+    """Without a gradient a step leaves 1 - rate * decay of it; with many rows, less is taken."""
+    config = config_of("mbpo", model_learning_rate=0.1, model_weight_decay=decay)
+    statistics = eqx.tree_at(lambda s: s.observations.count, agent.world.statistics, jnp.asarray(rows, jnp.float32))
     network = MLP(jax.random.key(0), (2, 3, 1))
     still = jax.tree.map(jnp.zeros_like, network)
-    moved, _ = model_step(config, network, adam(0.1, 0.5).init(network), still)
-    np.testing.assert_allclose(moved.weights[0], 0.95 * np.asarray(network.weights[0]), rtol=1e-6)
+    moved, _ = model_step(config, statistics, network, optax.adam(0.1).init(network), still)
+    np.testing.assert_allclose(moved.weights[0], left * np.asarray(network.weights[0]), rtol=1e-6)
 
 
 @partial(jax.jit, static_argnums=(0, 1))

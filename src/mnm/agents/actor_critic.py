@@ -34,7 +34,7 @@ class ActorCriticConfig(AgentConfig):
     """Whether policy and critics see observations with mean 0 and standard deviation 1."""
     learning_rate: float = 1e-3
     """Of policy, critics and temperature."""
-    target_rate: float = 0.005
+    target_rate: float = 0.02
     """How fast the critics' target networks follow."""
     batch_size: int = 256
     critic_updates: int = 1
@@ -54,6 +54,7 @@ PAPER: dict[str, Any] = {
     "initial_temperature": 1.0,
     "target_entropy": -0.5,
     "learning_rate": 3e-4,
+    "target_rate": 0.005,
 }
 """What the paper has instead: TF-Agents' defaults."""
 
@@ -122,7 +123,7 @@ def init_actor_critic(
     sizes = (observation_dim + action_dim, *config.hidden, 1)
     critics = Ensemble(critics_key, sizes, members=2, layer_norm=config.layer_norm)
     log_temperature = jnp.log(jnp.asarray(config.initial_temperature, jnp.float32))  # a weak type would compile twice
-    optimiser = adam(config.learning_rate)
+    optimiser = optax.adam(config.learning_rate)
     states = (optimiser.init(parameters) for parameters in (policy, critics, log_temperature))
     targets = jax.tree.map(jnp.copy, critics)  # buffers that are donated must not be shared
     statistics = (Normalizer.empty(observation_dim), Normalizer.empty(1), Normalizer.empty(1), jnp.zeros(()))
@@ -175,20 +176,11 @@ def plain_values(
 Parameters = TypeVar("Parameters")
 
 
-def adam(learning_rate: float, weight_decay: float = 0.0) -> optax.GradientTransformation:
-    """Adam; with weight decay AdamW, in which every step takes learning_rate * weight_decay of each parameter."""
-    return optax.adamw(learning_rate, weight_decay=weight_decay) if weight_decay else optax.adam(learning_rate)
-
-
 def adam_step(
-    learning_rate: float,
-    parameters: Parameters,
-    optimiser: optax.OptState,
-    gradient: Parameters,
-    weight_decay: float = 0.0,
+    learning_rate: float, parameters: Parameters, optimiser: optax.OptState, gradient: Parameters
 ) -> tuple[Parameters, optax.OptState]:
     """The parameters one step down their gradient, and the optimiser's state after it."""
-    updates, optimiser = adam(learning_rate, weight_decay).update(gradient, optimiser, parameters)
+    updates, optimiser = optax.adam(learning_rate).update(gradient, optimiser)
     moved: Parameters = optax.apply_updates(parameters, updates)
     return moved, optimiser
 

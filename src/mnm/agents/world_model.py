@@ -17,7 +17,7 @@ import tyro
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from mnm.agents import actor_critic as parts
-from mnm.agents.actor_critic import Actor, ActorCritic, ActorCriticConfig, adam, adam_step, init_actor_critic
+from mnm.agents.actor_critic import Actor, ActorCritic, ActorCriticConfig, adam_step, init_actor_critic
 from mnm.agents.algorithm import Metrics
 from mnm.losses.model import gaussian_nll
 from mnm.networks import MLP, Activation, GaussianDynamics, Network, moved_target
@@ -26,6 +26,9 @@ from mnm.replay import Replay, Transitions
 
 Termination = Callable[[Array, Array, Array], Bool[Array, " batch"]]
 """(observations, actions, next observations) -> whether the episode ended there, in JAX."""
+
+PRIOR_ROWS = 3_000
+"""Up to so many real transitions the weight decay is whole; then it falls as 1/n, as a prior's weight beside data."""
 
 RANGE_MARGIN = 0.1
 """How far outside of the range seen a predicted observation may lie, in widths of that range."""
@@ -46,7 +49,8 @@ class ModelConfig(ActorCriticConfig):
     model_learning_rate: float = 1e-3
     """Of the dynamics, reward and termination networks, and of the classifier."""
     model_weight_decay: float = 0.3
-    """Of the dynamics, reward and termination networks: AdamW's, a step takes learning rate x decay of each weight."""
+    """Of the dynamics, reward and termination networks, as AdamW's: a step takes learning rate x decay of each weight.
+    It falls as 1/n once there are more than 3,000 real transitions."""
     slow_model_rate: float = 0.001
     """How fast the dynamics' target network, which makes the experience, follows."""
     model_buffer: int = 256_000
@@ -204,7 +208,7 @@ def init_world(config: ModelConfig, observation_dim: int, action_dim: int, key: 
     )
     rewards = MLP(rewards_key, (inputs, *config.outcome_hidden, 1), activation=activation)
     continues = MLP(continues_key, (inputs + observation_dim, *config.outcome_hidden, 1), activation=activation)
-    optimiser = adam(config.model_learning_rate, config.model_weight_decay)
+    optimiser = optax.adam(config.model_learning_rate)
     states = (optimiser.init(network) for network in (dynamics, rewards, continues))
     return World(statistics, dynamics, jax.tree.map(jnp.copy, dynamics), rewards, continues, *states)
 
@@ -287,15 +291,19 @@ def update_dynamics(
 
 
 def model_step(
-    config: ModelConfig, network: Network, optimiser: optax.OptState, gradient: Network
+    config: ModelConfig, statistics: Statistics, network: Network, optimiser: optax.OptState, gradient: Network
 ) -> tuple[Network, optax.OptState]:
-    """One step of one of the model's networks."""
-    return adam_step(config.model_learning_rate, network, optimiser, gradient, config.model_weight_decay)
+    """One step of one of the model's networks: Adam's, and the weights' decay."""
+    moved, optimiser = adam_step(config.model_learning_rate, network, optimiser, gradient)
+    if config.model_weight_decay > 0:
+        decay = config.model_weight_decay * jnp.minimum(1.0, PRIOR_ROWS / statistics.observations.count)
+        moved = jax.tree.map(lambda new, old: new - config.model_learning_rate * decay * old, moved, network)
+    return moved, optimiser
 
 
 def moved_dynamics(config: ModelConfig, world: World, gradient: GaussianDynamics) -> World:
     """The dynamics after one step of their optimiser, and their target network behind them."""
-    dynamics, optimiser = model_step(config, world.dynamics, world.dynamics_optimiser, gradient)
+    dynamics, optimiser = model_step(config, world.statistics, world.dynamics, world.dynamics_optimiser, gradient)
     target = moved_target(world.target_dynamics, dynamics, config.slow_model_rate)
     return eqx.tree_at(
         lambda w: (w.dynamics, w.target_dynamics, w.dynamics_optimiser), world, (dynamics, target, optimiser)
@@ -315,7 +323,7 @@ def update_outcomes(config: ModelConfig, world: World, batch: Transitions) -> tu
         return ((network(inputs) - rewards) ** 2).mean()
 
     rewards_value, gradient = jax.value_and_grad(rewards_objective)(world.rewards)
-    network, rewards_optimiser = model_step(config, world.rewards, world.rewards_optimiser, gradient)
+    network, rewards_optimiser = model_step(config, world.statistics, world.rewards, world.rewards_optimiser, gradient)
     world = eqx.tree_at(lambda w: (w.rewards, w.rewards_optimiser), world, (network, rewards_optimiser))
     metrics = {"reward_loss": rewards_value}
     if config.termination is not None:
@@ -329,7 +337,7 @@ def update_outcomes(config: ModelConfig, world: World, batch: Transitions) -> tu
 
     def learn(network: MLP, optimiser: optax.OptState) -> tuple[MLP, optax.OptState, Array]:
         value, gradient = jax.value_and_grad(continues_objective)(network)
-        return *model_step(config, network, optimiser, gradient), value
+        return *model_step(config, world.statistics, network, optimiser, gradient), value
 
     def wait(network: MLP, optimiser: optax.OptState) -> tuple[MLP, optax.OptState, Array]:
         return network, optimiser, jnp.zeros(())
