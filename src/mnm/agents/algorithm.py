@@ -31,7 +31,8 @@ Update = Callable[[Any, State, Replay, Array], tuple[State, Metrics]]
 
 
 MAY_BE_ZERO = (
-    *("warmup_updates", "value_delay", "value_weight", "likelihood_weight", "model_weight_decay"),
+    *("warmup_updates", "value_delay", "value_weight", "likelihood_weight"),
+    *("model_weight_decay", "classifier_weight_decay"),
     *("reward_offset", "input_noise", "smoothing", "discount", "real_ratio", "real_action_ratio"),
 )
 BELOW_ONE = ("discount", "smoothing", "target_rate", "slow_model_rate", "real_ratio")

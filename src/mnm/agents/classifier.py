@@ -18,9 +18,17 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from mnm.agents import world_model
-from mnm.agents.actor_critic import adam_step, plain_values
+from mnm.agents.actor_critic import plain_values
 from mnm.agents.algorithm import Metrics
-from mnm.agents.world_model import AgentState, ModelConfig, World, moved_dynamics, real_rows, update_outcomes
+from mnm.agents.world_model import (
+    AgentState,
+    ModelConfig,
+    World,
+    decayed_step,
+    moved_dynamics,
+    real_rows,
+    update_outcomes,
+)
 from mnm.losses.classifier import (
     calibration_step,
     classifier_accuracy,
@@ -39,6 +47,9 @@ class AdversarialConfig(ModelConfig):
 
     classifier_hidden: tuple[int, ...] = (1024, 1024)
     """Hidden layers of the classifier."""
+    classifier_learning_rate: float = 1e-3
+    classifier_weight_decay: float = 0.0
+    """As the model's."""
     input_noise: float = 0.1
     """Standard deviation of the noise on the classifier's normalized inputs, wherever it is asked."""
     smoothing: float = 0.1
@@ -56,7 +67,8 @@ class AdversarialConfig(ModelConfig):
 
 
 SETTINGS: dict[str, dict[str, Any]] = {
-    "paper": world_model.SETTINGS["paper"] | {"likelihood_weight": 0.0, "ratio_samples": 1},
+    "paper": world_model.SETTINGS["paper"]
+    | {"likelihood_weight": 0.0, "ratio_samples": 1, "classifier_learning_rate": 3e-4},
     "cpu": world_model.SETTINGS["cpu"] | {"classifier_hidden": (128, 128), "value_delay": 5_000},
     "quick": world_model.SETTINGS["quick"] | {"classifier_hidden": (64, 64), "value_delay": 400},
 }
@@ -100,7 +112,7 @@ def init(config: AdversarialConfig, observation_dim: int, action_dim: int, key: 
     agent_key, classifier_key = jax.random.split(key)
     agent = world_model.init(config, observation_dim, action_dim, agent_key)
     network = MLP(classifier_key, (2 * observation_dim + action_dim, *config.classifier_hidden, 1))
-    classifier = Classifier(network, optax.adam(config.model_learning_rate).init(network), jnp.ones(()))
+    classifier = Classifier(network, optax.adam(config.classifier_learning_rate).init(network), jnp.ones(()))
     return AdversarialState(agent.actor_critic, agent.world, agent.imagined, agent.key, classifier)
 
 
@@ -232,7 +244,8 @@ def update_model_and_classifier(
         return classifier_loss(real, fakes, config.smoothing), classifier_accuracy(real, fakes)
 
     (loss, accuracy), gradient = jax.value_and_grad(classifier_objective, has_aux=True)(network)
-    network, optimiser = adam_step(config.model_learning_rate, network, state.classifier.optimiser, gradient)
+    rate, decay = config.classifier_learning_rate, config.classifier_weight_decay
+    network, optimiser = decayed_step(rate, decay, world.statistics, network, state.classifier.optimiser, gradient)
     classifier = Classifier(network, optimiser, state.classifier.trust)
     world, outcome_metrics = update_outcomes(config, moved_dynamics(config, world, model_gradient), batch)
     metrics = {"model_loss": model_loss, "classifier_loss": loss, "classifier_accuracy": accuracy}

@@ -47,7 +47,7 @@ class ModelConfig(ActorCriticConfig):
     model_activation: Activation = "silu"
     """Of the dynamics, reward and termination networks."""
     model_learning_rate: float = 1e-3
-    """Of the dynamics, reward and termination networks, and of the classifier."""
+    """Of the dynamics, reward and termination networks."""
     model_weight_decay: float = 0.3
     """Of the dynamics, reward and termination networks, as AdamW's: a step takes learning rate x decay of each weight.
     It falls as 1/n once there are more than 3,000 real transitions."""
@@ -293,11 +293,24 @@ def update_dynamics(
 def model_step(
     config: ModelConfig, statistics: Statistics, network: Network, optimiser: optax.OptState, gradient: Network
 ) -> tuple[Network, optax.OptState]:
-    """One step of one of the model's networks: Adam's, and the weights' decay."""
-    moved, optimiser = adam_step(config.model_learning_rate, network, optimiser, gradient)
-    if config.model_weight_decay > 0:
-        decay = config.model_weight_decay * jnp.minimum(1.0, PRIOR_ROWS / statistics.observations.count)
-        moved = jax.tree.map(lambda new, old: new - config.model_learning_rate * decay * old, moved, network)
+    """One step of one of the model's networks."""
+    rate, decay = config.model_learning_rate, config.model_weight_decay
+    return decayed_step(rate, decay, statistics, network, optimiser, gradient)
+
+
+def decayed_step(
+    learning_rate: float,
+    weight_decay: float,
+    statistics: Statistics,
+    network: Network,
+    optimiser: optax.OptState,
+    gradient: Network,
+) -> tuple[Network, optax.OptState]:
+    """Adam's step, and the weights' decay."""
+    moved, optimiser = adam_step(learning_rate, network, optimiser, gradient)
+    if weight_decay > 0:
+        decay = weight_decay * jnp.minimum(1.0, PRIOR_ROWS / statistics.observations.count)
+        moved = jax.tree.map(lambda new, old: new - learning_rate * decay * old, moved, network)
     return moved, optimiser
 
 
