@@ -55,6 +55,7 @@ SETTINGS = {
     "batch_size": 128,
     "learning_rate": 2e-3,
     "model_learning_rate": 2e-3,
+    "classifier_learning_rate": 2e-3,
     "target_rate": 0.05,
     "discount": 0.5,
     "initial_temperature": 0.1,
@@ -75,7 +76,9 @@ BARE = {
     "real_ratio": 0.0,
     "real_action_ratio": 0.5,
     "likelihood_weight": 0.0,
+    "model_activation": "relu",
     "model_weight_decay": 0.0,
+    "classifier_weight_decay": 0.0,
     "calibrate": False,
 }
 """Each agent's own objective and nothing else: what its model says and its critics pay shows in what is learned."""

@@ -49,7 +49,7 @@ class AdversarialConfig(ModelConfig):
     """Hidden layers of the classifier."""
     classifier_learning_rate: float = 1e-3
     classifier_weight_decay: float = 0.0
-    """As the model's."""
+    """As the model's. A classifier that has to keep its weights small says little where it has no data."""
     input_noise: float = 0.1
     """Standard deviation of the noise on the classifier's normalized inputs, wherever it is asked."""
     smoothing: float = 0.1
@@ -73,6 +73,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "quick": world_model.SETTINGS["quick"] | {"classifier_hidden": (64, 64), "value_delay": 400},
 }
 """What each scale changes."""
+
+PRICED = {"calibrate": True, "classifier_learning_rate": 3e-4, "classifier_weight_decay": 0.3}
+"""What agents need in whose reward log p/q stands: their policy goes where it is large, right or wrong."""
 
 CALIBRATION_RATE = 0.01
 """How fast the trust in the classifier follows what held-out transitions say: over a hundred updates."""
