@@ -66,16 +66,28 @@ class AdversarialConfig(ModelConfig):
     """Updates, the warm-up's included, before the value term enters the model's objective."""
 
 
+@dataclass(frozen=True)
+class PricedConfig(AdversarialConfig):
+    """Settings of the agents in whose reward log p/q stands: their policy goes where it is large, right or wrong."""
+
+    classifier_learning_rate: float = 3e-4
+    classifier_weight_decay: float = 0.3
+    calibrate: bool = True
+
+
 SETTINGS: dict[str, dict[str, Any]] = {
     "paper": world_model.SETTINGS["paper"]
-    | {"likelihood_weight": 0.0, "ratio_samples": 1, "classifier_learning_rate": 3e-4},
+    | {
+        "classifier_learning_rate": 3e-4,
+        "classifier_weight_decay": 0.0,
+        "likelihood_weight": 0.0,
+        "ratio_samples": 1,
+        "calibrate": False,
+    },
     "cpu": world_model.SETTINGS["cpu"] | {"classifier_hidden": (128, 128), "value_delay": 5_000},
     "quick": world_model.SETTINGS["quick"] | {"classifier_hidden": (64, 64), "value_delay": 400},
 }
 """What each scale changes."""
-
-PRICED = {"calibrate": True, "classifier_learning_rate": 3e-4, "classifier_weight_decay": 0.3}
-"""What agents need in whose reward log p/q stands: their policy goes where it is large, right or wrong."""
 
 CALIBRATION_RATE = 0.01
 """How fast the trust in the classifier follows what held-out transitions say: over a hundred updates."""

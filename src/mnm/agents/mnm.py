@@ -24,8 +24,8 @@ from mnm.agents.actor_critic import ActorCritic, next_values, repeat, update_cri
 from mnm.agents.algorithm import Algorithm, Metrics
 from mnm.agents.classifier import (
     SETTINGS,
-    AdversarialConfig,
     AdversarialState,
+    PricedConfig,
     calibrated,
     delayed,
     experience_ratios,
@@ -40,16 +40,15 @@ from mnm.replay import Replay, Transitions
 
 
 @dataclass(frozen=True)
-class MnMConfig(AdversarialConfig):
+class MnMConfig(PricedConfig):
     """Settings of MnM."""
 
     reward_offset: float = 0.0
     """Added to every reward: the logarithm needs them positive. After an episode's end it is all that is paid."""
-    calibrate: bool = True
 
 
 PRESETS = {scale: MnMConfig(**settings) for scale, settings in SETTINGS.items()}
-PRESETS["paper"] = MnMConfig(**SETTINGS["paper"] | {"initial_temperature": 0.01}, calibrate=False)
+PRESETS["paper"] = MnMConfig(**SETTINGS["paper"] | {"initial_temperature": 0.01})
 
 
 def observe(config: MnMConfig, state: AdversarialState, transition: Transitions) -> AdversarialState:

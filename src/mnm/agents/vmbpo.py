@@ -17,8 +17,8 @@ from mnm.agents.actor_critic import ActorCritic, next_values, repeat, update_cri
 from mnm.agents.algorithm import Algorithm, Metrics
 from mnm.agents.classifier import (
     SETTINGS,
-    AdversarialConfig,
     AdversarialState,
+    PricedConfig,
     calibrated,
     delayed,
     experience_ratios,
@@ -33,18 +33,17 @@ from mnm.replay import Replay
 
 
 @dataclass(frozen=True)
-class VMBPOConfig(AdversarialConfig):
+class VMBPOConfig(PricedConfig):
     """Settings of VMBPO."""
 
     risk_temperature: float = 1.0
     """How much of the return's spread the model may exploit; the paper has 1. In units of 1 / reward."""
     value_term: Literal["relative", "raw"] = "relative"
     """V in units of its standard deviation in the model's objective, or the paper's V."""
-    calibrate: bool = True
 
 
 PRESETS = {scale: VMBPOConfig(**settings) for scale, settings in SETTINGS.items()}
-PRESETS["paper"] = VMBPOConfig(**SETTINGS["paper"], value_term="raw", calibrate=False)
+PRESETS["paper"] = VMBPOConfig(**SETTINGS["paper"], value_term="raw")
 
 
 def update(
