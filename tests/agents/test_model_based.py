@@ -80,6 +80,7 @@ BARE = {
     "model_weight_decay": 0.0,
     "classifier_weight_decay": 0.0,
     "calibrate": False,
+    "error_limit": None,
 }
 """Each agent's own objective and nothing else: what its model says and its critics pay shows in what is learned."""
 OWN = {"mnm_approx": {"value_weight": 0.5}}
@@ -104,14 +105,13 @@ DEFAULT = config_of("mnm")
 
 
 @cache
-def whole_agent(layer_norm):
+def whole_agent(config):
     """An agent with all parts that any agent has: one program makes the agents of every algorithm."""
-    config = replace(DEFAULT, layer_norm=layer_norm)
     return jax.jit(partial(init, config, 1, 1))(jax.random.key(0, impl="unsafe_rbg"))
 
 
-def new_agent(name, *, layer_norm=False):
-    whole = whole_agent(layer_norm)
+def new_agent(name, *, bare):
+    whole = whole_agent(MNM if bare else DEFAULT)
     if name == "sac":
         return SACState(whole.actor_critic, whole.key)
     if hasattr(config_of(name), "classifier_hidden"):
@@ -189,7 +189,7 @@ class Probe:
 
     def __init__(self, name, settings):
         self.algorithm, self.config = ALGORITHMS[name], config_of(name, **settings)
-        self.new = new_agent(name, layer_norm=self.config.layer_norm)
+        self.new = new_agent(name, bare=not self.config.layer_norm)
         self.update = holding(self.algorithm.update)
         self.replays = [probe() for probe in PROBES]
         self.generator = "threefry2x32" if name in COMPARED else "unsafe_rbg"
@@ -347,9 +347,9 @@ def the_learned_termination_separates(agent):
 def test_every_algorithm_makes_its_own_parts(name):
     """What `new_agent` puts together has the structure of what the algorithm's own `init` makes."""
     key = jax.random.key(0, impl="unsafe_rbg")
-    for layer_norm in (False, True):
-        made = jax.eval_shape(partial(ALGORITHMS[name].init, config_of(name, layer_norm=layer_norm), 1, 1), key)
-        agent = new_agent(name, layer_norm=layer_norm)
+    for settings in (BARE, {}):
+        made = jax.eval_shape(partial(ALGORITHMS[name].init, config_of(name, **settings), 1, 1), key)
+        agent = new_agent(name, bare=bool(settings))
         assert jax.tree.structure(made) == jax.tree.structure(agent)
         assert [leaf.shape for leaf in jax.tree.leaves(made)] == [leaf.shape for leaf in jax.tree.leaves(agent)]
 
@@ -364,7 +364,7 @@ def constant(network, output):
 def agent():
     """Of all parts, with the statistics of a replay, in which no episode ended."""
     rows = reward_one_step_later().storage
-    return observed(ALGORITHMS["mnm"].observe, DEFAULT, new_agent("mnm", layer_norm=True), rows)
+    return observed(ALGORITHMS["mnm"].observe, DEFAULT, new_agent("mnm", bare=False), rows)
 
 
 @pytest.fixture(scope="module")
@@ -387,7 +387,7 @@ def test_statistics_are_those_of_the_transitions_observed(name):
     algorithm, config = ALGORITHMS[name], config_of(name)
     rows = jax.tree.map(lambda column: np.asarray(column[:300]), ends_on_the_right().storage)
     rows = rows._replace(rewards=1.0 + rows.observations[:, 0] ** 2)
-    seen = observed(algorithm.observe, config, new_agent(name, layer_norm=True), rows)
+    seen = observed(algorithm.observe, config, new_agent(name, bare=False), rows)
     rewards = rows.rewards[:, None]
     the_statistics_are_those_of(seen.actor_critic.observations, rows.observations)
     if name in LOGARITHM:
@@ -408,7 +408,7 @@ def test_statistics_are_those_of_the_transitions_observed(name):
 def test_observing_moves_statistics_and_no_network(name):
     """New networks are made for normalized data: a task's units, however small or large, must not scale them."""
     tiny = jax.tree.map(lambda column: 1e-3 * column, reward_one_step_later().storage)
-    new = new_agent(name, layer_norm=True)
+    new = new_agent(name, bare=False)
     seen = observed(ALGORITHMS[name].observe, config_of(name), new, tiny)
     assert different(new, seen)
     for part in ("policy", "critics", "target_critics", "log_temperature", "critics_optimiser"):
@@ -421,9 +421,9 @@ def test_observing_moves_statistics_and_no_network(name):
 
 
 def test_what_shall_not_be_normalized_stays_as_it_is():
-    rows = reward_one_step_later().storage
-    actor_critic = observed(ALGORITHMS["sac"].observe, config_of("sac", **BARE), new_agent("sac"), rows).actor_critic
-    assert not different(actor_critic, new_agent("sac").actor_critic)
+    rows, new = reward_one_step_later().storage, new_agent("sac", bare=True)
+    actor_critic = observed(ALGORITHMS["sac"].observe, config_of("sac", **BARE), new, rows).actor_critic
+    assert not different(actor_critic, new.actor_critic)
     observations, actions = rows.observations[:5], rows.actions[:5]
     np.testing.assert_array_equal(actor_critic.actor.mode(observations), actor_critic.policy.mode(observations))
     raw = actor_critic.critics(jnp.concatenate([observations, actions], axis=-1))[..., 0]
@@ -799,6 +799,6 @@ def test_a_relative_value_term_does_not_depend_on_the_unit_of_reward(agent, batc
 
 def test_critics_take_more_steps_than_the_policy_if_they_shall():
     update = jax.jit(partial(ALGORITHMS["sac"].update, config_of("sac", critic_updates=3)))
-    state, _ = update(new_agent("sac", layer_norm=True), reward_one_step_later(), 0)
+    state, _ = update(new_agent("sac", bare=False), reward_one_step_later(), 0)
     optimisers = (state.actor_critic.critics_optimiser, state.actor_critic.policy_optimiser)
     assert [int(optimiser[0].count) for optimiser in optimisers] == [3, 1]

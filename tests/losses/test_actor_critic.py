@@ -11,6 +11,15 @@ Q_VALUES = jnp.array([[1.0, 5.0], [2.0, 4.0]])
 LOG_PROBS = jnp.array([-1.0, -3.0])
 
 
+def test_errors_beyond_the_limit_count_linearly():
+    """Errors 1, 1, 2, 0: with limit 1.5 the third counts 2 * 1.5 * 2 - 1.5^2 = 3.75, with slope 3."""
+    targets = jnp.array([0.0, 4.0])
+    assert critic_loss(Q_VALUES, targets, 1.5) == pytest.approx((1 + 1) / 2 + (3.75 + 0) / 2)
+    assert critic_loss(Q_VALUES, targets, 2.5) == critic_loss(Q_VALUES, targets)
+    slopes = jax.grad(lambda q: critic_loss(q, targets, 1.5))(Q_VALUES)
+    np.testing.assert_allclose(np.abs(slopes), [[1.0, 1.0], [1.5, 0.0]])
+
+
 def test_critic_loss_by_hand():
     assert critic_loss(Q_VALUES, jnp.array([0.0, 4.0])) == pytest.approx((1 + 1) / 2 + (4 + 0) / 2)
     assert not np.asarray(jax.grad(critic_loss, argnums=1)(Q_VALUES, jnp.array([0.0, 4.0]))).any()

@@ -9,6 +9,8 @@ from jaxtyping import TypeCheckError
 
 from mnm.losses.classifier import (
     FORGIVEN,
+    SMALLEST_SHARE,
+    bounded_log_ratio,
     calibration_step,
     classifier_accuracy,
     classifier_loss,
@@ -64,6 +66,16 @@ def test_the_ratio_s_gradient_is_bounded_where_the_logarithm_s_is_not():
     """At the lowest logits that smoothing by 0.1 allows, from log(1/9) on: no step of a model may be thrown away."""
     gradients = jax.vmap(jax.grad(lambda x: log_ratio(x, 0.1)))(jnp.linspace(-3.0, 3.0, 1001))
     assert 8.0 < float(gradients.max()) < 9.1
+
+
+@pytest.mark.parametrize("smoothing", [0.1, 0.3])
+def test_the_ratio_of_a_reward_follows_no_logit_that_labels_never_ask_for(smoothing):
+    lowest = np.log(smoothing / (1 - smoothing))
+    logits = jnp.array([lowest - 30.0, lowest - 1.0, lowest, lowest + 0.5, 2.0])
+    bounded, free = bounded_log_ratio(logits, smoothing), log_ratio(logits, smoothing)
+    np.testing.assert_allclose(bounded[:3], np.full(3, lowest + np.log(SMALLEST_SHARE)), rtol=1e-5)
+    np.testing.assert_array_equal(bounded[3:], free[3:])
+    np.testing.assert_array_equal(bounded_log_ratio(logits, 0.0), logits)
 
 
 def test_accuracy():

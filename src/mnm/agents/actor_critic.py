@@ -39,6 +39,8 @@ class ActorCriticConfig(AgentConfig):
     batch_size: int = 256
     critic_updates: int = 1
     """Steps of the critics in an update, each on a batch of its own; the policy and the model take one."""
+    error_limit: float | None = None
+    """Errors of the critics beyond it, in units of the rewards' spread, count linearly; none: all are squared."""
     normalize_rewards: bool = True
     """Whether critics and temperature are in units of the rewards' spread, and Q starts at the mean reward's value."""
     initial_temperature: float = 0.1
@@ -208,7 +210,7 @@ def update_critics(
 
     def objective(critics: Ensemble) -> tuple[Array, Array]:
         predicted = actor_critic.q_values(critics, observations, actions)
-        return critic_loss(predicted / unit, targets / unit), predicted.mean()
+        return critic_loss(predicted / unit, targets / unit, config.error_limit), predicted.mean()
 
     (loss, mean_q), gradient = jax.value_and_grad(objective, has_aux=True)(actor_critic.critics)
     critics, optimiser = adam_step(config.learning_rate, actor_critic.critics, actor_critic.critics_optimiser, gradient)

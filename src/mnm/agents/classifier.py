@@ -30,6 +30,7 @@ from mnm.agents.world_model import (
     update_outcomes,
 )
 from mnm.losses.classifier import (
+    bounded_log_ratio,
     calibration_step,
     classifier_accuracy,
     classifier_loss,
@@ -73,6 +74,7 @@ class PricedConfig(AdversarialConfig):
     classifier_learning_rate: float = 3e-4
     classifier_weight_decay: float = 0.3
     calibrate: bool = True
+    error_limit: float | None = 10.0
 
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -83,6 +85,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "likelihood_weight": 0.0,
         "ratio_samples": 1,
         "calibrate": False,
+        "error_limit": None,
     },
     "cpu": world_model.SETTINGS["cpu"] | {"classifier_hidden": (128, 128), "value_delay": 5_000},
     "quick": world_model.SETTINGS["quick"] | {"classifier_hidden": (64, 64), "value_delay": 400},
@@ -156,7 +159,7 @@ def model_ratios(
     rows = jnp.concatenate([repeated, changes], axis=-1)
     rows = rows + config.input_noise * jax.random.normal(noise_key, rows.shape)
     logits = classifier.network(rows.reshape(-1, rows.shape[-1]))
-    return log_ratio(logits.reshape(rows.shape[:-1]), config.smoothing)
+    return bounded_log_ratio(logits.reshape(rows.shape[:-1]), config.smoothing)
 
 
 def ratio_terms(
@@ -198,7 +201,7 @@ def calibrated(
         return classifier
     batch_key, real_key, model_key = jax.random.split(key, 3)
     held_out = replay.sample_held_out(batch_key, config.batch_size)
-    real = log_ratio(classifier.logits(world, held_out, config.input_noise, real_key), config.smoothing)
+    real = bounded_log_ratio(classifier.logits(world, held_out, config.input_noise, real_key), config.smoothing)
     pairs = held_out.observations, held_out.actions
     fake = model_ratios(config, world, classifier, *pairs, 1, model_key)[0]
     trust = calibration_step(classifier.trust, real, fake, CALIBRATION_RATE)

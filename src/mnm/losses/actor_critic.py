@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 
-def critic_loss(q_values: Float[Array, "critics batch"], targets: Float[Array, " batch"]) -> Float[Array, ""]:
-    """sum over critics of E[ ( Q(s,a) - y )^2 ]  (Eq. q-loss); the targets y are constants."""
-    return ((q_values - jax.lax.stop_gradient(targets)) ** 2).mean(axis=-1).sum()
+def critic_loss(
+    q_values: Float[Array, "critics batch"], targets: Float[Array, " batch"], error_limit: float | None = None
+) -> Float[Array, ""]:
+    """sum over critics of E[ ( Q(s,a) - y )^2 ]  (Eq. q-loss); the targets y are constants.
+
+    Departs from the paper if a limit is given: an error e beyond it counts as 2 limit e - limit^2 (Huber's loss), so
+    that a few targets that are far off do not drown the others.
+    """
+    errors = jnp.abs(q_values - jax.lax.stop_gradient(targets))
+    losses = errors**2
+    if error_limit is not None:
+        losses = jnp.where(errors <= error_limit, losses, 2.0 * error_limit * errors - error_limit**2)
+    return losses.mean(axis=-1).sum()
 
 
 def soft_values(

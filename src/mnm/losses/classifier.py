@@ -39,6 +39,16 @@ def log_ratio(logits: Float[Array, "*batch"], smoothing: float = 0.0) -> Float[A
     return logits + jnp.log(jnp.maximum(share, SMALLEST_SHARE))
 
 
+def bounded_log_ratio(logits: Float[Array, "*batch"], smoothing: float) -> Float[Array, "*batch"]:
+    """The same for a reward: no lower than at the lowest logit that smoothed labels ask for, log(s / (1-s)).
+
+    A logit below it was never asked for: it is a guess about transitions unlike any that the classifier has seen. With
+    smoothing 0.1 a reward loses at most 4.5 nats.
+    """
+    floor = jnp.log(smoothing / (1.0 - smoothing)) if smoothing > 0 else -jnp.inf
+    return log_ratio(jnp.maximum(logits, floor), smoothing)
+
+
 def expected_log_ratio(log_ratios: Float[Array, "samples batch"]) -> Float[Array, " batch"]:
     """E_q[ l ] - max( log E_q[ exp l ], -FORGIVEN ) over samples s' ~ q(.|s, a) of l = log p/q.
 
