@@ -45,7 +45,7 @@ class ActorCriticConfig(AgentConfig):
     """Whether critics and temperature are in units of the rewards' spread, and Q starts at the mean reward's value."""
     initial_temperature: float = 0.1
     """The entropy's weight at the start, in units of the rewards' spread if they are normalized; it is learned."""
-    target_entropy: float = -1.0
+    target_entropy: float = -0.5
     """The entropy that the temperature aims at, for each dimension of the action."""
 
 
@@ -54,7 +54,6 @@ PAPER: dict[str, Any] = {
     "normalize_observations": False,
     "normalize_rewards": False,
     "initial_temperature": 1.0,
-    "target_entropy": -0.5,
     "learning_rate": 3e-4,
     "target_rate": 0.005,
 }
