@@ -20,6 +20,16 @@ def filled(observations, actions, rewards, next_observations, continues):
     return Replay.empty(len(rewards), 1, 1).add(transitions)
 
 
+def the_statistics_are_those_of(normalizer, data, std_atol=1e-6):
+    """Count, mean, deviation and range."""
+    data = np.asarray(data, np.float64)
+    assert float(normalizer.count) == len(data)
+    np.testing.assert_allclose(normalizer.mean, data.mean(axis=0), atol=1e-4)
+    np.testing.assert_allclose(normalizer.std, data.std(axis=0), rtol=1e-3, atol=std_atol)
+    np.testing.assert_array_equal(normalizer.lowest, data.min(axis=0).astype(np.float32))
+    np.testing.assert_array_equal(normalizer.highest, data.max(axis=0).astype(np.float32))
+
+
 def stacked(trees):
     return jax.tree.map(lambda *arrays: jnp.stack(arrays), *trees)
 

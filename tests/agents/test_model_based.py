@@ -21,6 +21,7 @@ from agents.probes import (
     reward_one_step_later,
     stacked,
     state_pays,
+    the_statistics_are_those_of,
 )
 from mnm.agents import ALGORITHMS
 from mnm.agents.algorithm import update_many
@@ -370,15 +371,6 @@ def agent():
 @pytest.fixture(scope="module")
 def batch():
     return reward_one_step_later().sample(jax.random.key(5), 64)
-
-
-def the_statistics_are_those_of(normalizer, data):
-    data = np.asarray(data, np.float64)
-    assert float(normalizer.count) == len(data)
-    np.testing.assert_allclose(normalizer.mean, data.mean(axis=0), atol=1e-4)
-    np.testing.assert_allclose(normalizer.std, data.std(axis=0), rtol=1e-3, atol=1e-6)
-    np.testing.assert_array_equal(normalizer.lowest, data.min(axis=0).astype(np.float32))
-    np.testing.assert_array_equal(normalizer.highest, data.max(axis=0).astype(np.float32))
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

@@ -1,6 +1,7 @@
 """The environment loop, with agents that are as small as can be."""
 
 from dataclasses import replace
+from functools import partial
 
 import gymnasium as gym
 import jax
@@ -8,9 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from agents.probes import the_statistics_are_those_of
 from mnm.agents import ALGORITHMS
 from mnm.training.environments import TaskError, episode_seed
 from mnm.training.learner import Learner
+
+the_statistics_of_a_run_are_those_of = partial(the_statistics_are_those_of, std_atol=1e-4)
 
 TINY = {"hidden": (8,), "batch_size": 8, "updates_per_step": 1, "replay_capacity": 70}
 SAC = replace(ALGORITHMS["sac"].presets["quick"], **TINY, random_steps=20)
@@ -257,15 +261,6 @@ def test_an_episode_ends_in_success_if_its_last_step_says_so(idle, name):
     assert "success" not in rows[1]
 
 
-def the_statistics_are_those_of(normalizer, data):
-    data = np.asarray(data, np.float64)
-    assert float(normalizer.count) == len(data)
-    np.testing.assert_allclose(normalizer.mean, data.mean(axis=0), atol=1e-4)
-    np.testing.assert_allclose(normalizer.std, data.std(axis=0), rtol=1e-3, atol=1e-4)
-    np.testing.assert_array_equal(normalizer.lowest, data.min(axis=0).astype(np.float32))
-    np.testing.assert_array_equal(normalizer.highest, data.max(axis=0).astype(np.float32))
-
-
 def stored(learner, index):
     """All real transitions of a seed, as long as none had to go."""
     replay = jax.tree.map(lambda array: array[index], learner.replay) if learner.many else learner.replay
@@ -276,13 +271,13 @@ def stored(learner, index):
 def statistics_follow_every_real_step(learner):
     for index in range(len(learner.seeds)):
         agent, rows = learner.agent(index), stored(learner, index)
-        the_statistics_are_those_of(agent.actor_critic.observations, rows.observations)
-        the_statistics_are_those_of(agent.actor_critic.rewards, rows.rewards[:, None])
+        the_statistics_of_a_run_are_those_of(agent.actor_critic.observations, rows.observations)
+        the_statistics_of_a_run_are_those_of(agent.actor_critic.rewards, rows.rewards[:, None])
         if hasattr(agent, "world"):
             statistics = agent.world.statistics
-            the_statistics_are_those_of(statistics.observations, rows.observations)
-            the_statistics_are_those_of(statistics.changes, rows.next_observations - rows.observations)
-            the_statistics_are_those_of(statistics.rewards, rows.rewards[:, None])
+            the_statistics_of_a_run_are_those_of(statistics.observations, rows.observations)
+            the_statistics_of_a_run_are_those_of(statistics.changes, rows.next_observations - rows.observations)
+            the_statistics_of_a_run_are_those_of(statistics.rewards, rows.rewards[:, None])
             assert float(statistics.ends) == (1.0 - rows.continues).sum()
 
 
@@ -307,6 +302,6 @@ def test_statistics_keep_what_the_replay_has_forgotten():
     learner = Learner(ALGORITHMS["sac"], replace(SAC, random_steps=1_000, replay_capacity=5), Counting)
     learner.learn(12, evaluation_episodes=1)
     assert int(learner.replay.size) == 5
-    the_statistics_are_those_of(
+    the_statistics_of_a_run_are_those_of(
         learner.agent(0).actor_critic.observations, [(episode, step) for episode in (1, 2, 3, 4) for step in range(3)]
     )
