@@ -1,10 +1,11 @@
-"""Learning curves of SBX's agents, in an environment of their own: one CSV with a row for each evaluation.
+"""Learning curves of other libraries' agents, in an environment of their own: one CSV with a row for each evaluation.
 
-    .venv-bench/bin/python bench/rival_curves.py sac HalfCheetah-v4 0 --updates 4 --out docs/results/rivals
+    .venv-bench/bin/python bench/rival_curves.py sac HalfCheetah-v4 0 --updates 10 --out docs/results/rivals
 
-Agents: sac (SBX's defaults but for the updates a step), crossq (its defaults: one update a step), droq (SBX's recipe:
-dropout and LayerNorm in the critics, 20 updates of the critics a step, one of the policy). Each is evaluated as ours:
-the deterministic policy, as many episodes, outside of the training's steps and not counted in its minutes.
+Agents: SBX's sac (its defaults but for the updates a step), crossq (its defaults: one update a step) and droq (SBX's
+recipe: dropout and LayerNorm in the critics, 20 updates of the critics a step, one of the policy); mbrl-lib's mbpo (its
+settings for the task but for the updates a step). Each is evaluated as ours: the deterministic policy, as many
+episodes, outside of the training's steps and not counted in its minutes.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from __future__ import annotations
 import argparse
 import csv
 import time
+from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import gymnasium as gym
@@ -47,10 +50,80 @@ def evaluate(agent: Any, env: gym.Env, episodes: int) -> float:
     return float(np.mean(returns))
 
 
+Report = Callable[[int, float, float], None]
+"""(real steps so far, mean return of the evaluation, seconds of training so far)"""
+
+
+def sbx_curve(options: argparse.Namespace, report: Report) -> None:
+    """Train an agent of SBX."""
+    agent = make_agent(options.agent, gym.make(options.env), options.seed, options.updates)
+    evaluation, seconds = gym.make(options.env), 0.0
+    for step in range(options.evaluate_every, options.steps + 1, options.evaluate_every):
+        start = time.monotonic()
+        agent.learn(options.evaluate_every, reset_num_timesteps=False)
+        seconds += time.monotonic() - start
+        report(step, evaluate(agent, evaluation, options.episodes), seconds)
+
+
+class Evaluation(gym.Wrapper):
+    """mbrl-lib's test environment, the only place where its loop lets others in: it reports after the last episode."""
+
+    def __init__(self, env: gym.Env, episodes: int, first: int, every: int, report: Report) -> None:
+        super().__init__(env)
+        self.episodes, self.next, self.every, self.report = episodes, first + every, every, report
+        self.returns: list[float] = []
+        self.training, self.resumed = 0.0, time.monotonic()
+
+    def reset(self, **_: Any) -> Any:
+        """Begin an episode, always from the same starts; the first of an evaluation stops the watch."""
+        if not self.returns:
+            self.training += time.monotonic() - self.resumed
+        self.returns.append(0.0)
+        return self.env.reset(seed=10_000 + len(self.returns) - 1)
+
+    def step(self, action: Any) -> Any:
+        """One step; after the last one of the last episode training goes on."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        self.returns[-1] += float(reward)
+        if (terminated or truncated) and len(self.returns) == self.episodes:
+            self.report(self.next, float(np.mean(self.returns)), self.training)
+            self.next, self.returns, self.resumed = self.next + self.every, [], time.monotonic()
+        return observation, reward, terminated, truncated, info
+
+
+def mbrl_curve(options: argparse.Namespace, report: Report) -> None:
+    """Train mbrl-lib's MBPO, by its settings for the task but for the updates a step."""
+    import mbrl
+    import torch
+    from mbrl.algorithms import mbpo
+    from mbrl.env.termination_fns import hopper, no_termination, walker2d
+    from omegaconf import OmegaConf
+
+    torch.manual_seed(options.seed)
+    name, ends = {
+        "HalfCheetah": ("halfcheetah", no_termination),
+        "Hopper": ("hopper", hopper),
+        "Walker2d": ("walker", walker2d),
+    }[options.env.partition("-")[0]]
+    folder = Path(mbrl.__file__).parent / "examples/conf"
+    files = {"algorithm": "mbpo", "overrides": f"mbpo_{name}", "dynamics_model": "gaussian_mlp_ensemble"}
+    parts = {part: OmegaConf.load(folder / part / f"{file}.yaml") for part, file in files.items()}
+    config = OmegaConf.create({"seed": options.seed, "device": "cpu", "log_frequency_agent": 1000, **parts})
+    before = config.algorithm.initial_exploration_steps
+    config.algorithm.num_eval_episodes = options.episodes
+    config.overrides.num_steps, config.overrides.epoch_length = options.steps - before, options.evaluate_every
+    config.overrides.num_sac_updates_per_step = options.updates
+    env = gym.make(options.env)
+    env.reset(seed=options.seed)
+    evaluation = Evaluation(gym.make(options.env), options.episodes, before, options.evaluate_every, report)
+    with TemporaryDirectory() as work:
+        mbpo.train(env, evaluation, ends, config, silent=True, work_dir=work)
+
+
 def main() -> None:
     """Train, evaluate, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("agent", choices=("sac", "crossq", "droq"))
+    parser.add_argument("agent", choices=("sac", "crossq", "droq", "mbpo"))
     parser.add_argument("env")
     parser.add_argument("seed", type=int)
     parser.add_argument("--updates", type=int, default=1)
@@ -59,23 +132,20 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=5)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
-    agent = make_agent(options.agent, gym.make(options.env), options.seed, options.updates)
-    evaluation = gym.make(options.env)
+    curve = mbrl_curve if options.agent == "mbpo" else sbx_curve
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / f"{options.env}-{options.agent}-{options.updates}-seed{options.seed}.csv"
-    seconds = 0.0
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
-        for step in range(options.evaluate_every, options.steps + 1, options.evaluate_every):
-            start = time.monotonic()
-            agent.learn(options.evaluate_every, reset_num_timesteps=False)
-            seconds += time.monotonic() - start
-            mean = evaluate(agent, evaluation, options.episodes)
+
+        def report(step: int, mean: float, seconds: float) -> None:
             who = (options.agent, options.env, options.seed, options.updates)
             writer.writerow([*who, step, f"{mean:.4f}", f"{seconds / 60:.2f}"])
             file.flush()
             print(step, f"{mean:.1f}", f"{seconds / 60:.1f} min", flush=True)
+
+        curve(options, report)
 
 
 if __name__ == "__main__":

@@ -80,6 +80,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "hidden": (128, 128),
         "model_hidden": (128, 128, 128),
         "outcome_hidden": (128, 128),
+        "batch_size": 128,
         "slow_model_rate": 0.005,
         "random_steps": 1_000,
         "warmup_updates": 3_000,
