@@ -118,17 +118,23 @@ class TanhGaussianPolicy(eqx.Module):
     def sample(
         self, observations: Float[Array, "batch obs"], key: PRNGKeyArray
     ) -> tuple[Float[Array, "batch act"], Float[Array, " batch"]]:
-        """Actions, which the gradient goes through, and their log-probabilities.
+        """Actions, which the gradient goes through, and their log-probabilities."""
+        return self.actions(observations, jax.random.normal(key, (len(observations), self.action_dim)))
+
+    def actions(
+        self, observations: Float[Array, "batch obs"], noise: Float[Array, "batch act"]
+    ) -> tuple[Float[Array, "batch act"], Float[Array, " batch"]]:
+        """The same for standard normal noise that has been drawn.
 
         log pi(a|s) = log N(u) - sum log(1 - tanh(u)^2), the last by 2 (log 2 - u - softplus(-2u)), which is exact
         where tanh(u) rounds to 1.
         """
         means, log_stds = self._parameters(observations)
-        noise = jax.random.normal(key, means.shape)
         before = means + jnp.exp(log_stds) * noise
         gaussian = -0.5 * noise**2 - log_stds - 0.5 * jnp.log(2.0 * jnp.pi)
         correction = 2.0 * (jnp.log(2.0) - before - jax.nn.softplus(-2.0 * before))
-        return jnp.tanh(before), (gaussian - correction).sum(axis=-1)
+        # The sum over actions as a product: inside of a reduction XLA does not vectorise the logarithms on a CPU.
+        return jnp.tanh(before), (gaussian - correction) @ jnp.ones(self.action_dim)
 
 
 class GaussianDynamics(eqx.Module):

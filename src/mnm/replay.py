@@ -66,6 +66,11 @@ class Replay(eqx.Module):
         """
         return self._at(_draw(key, count, self.size))
 
+    def sample_batches(self, key: PRNGKeyArray, batches: int, count: int) -> Transitions:
+        """Several such batches, [batches, count]."""
+        drawn = self.sample(key, batches * count)
+        return jax.tree.map(lambda column: column.reshape(batches, count, *column.shape[1:]), drawn)
+
     def sample_training(self, key: PRNGKeyArray, count: int) -> Transitions:
         """The same from those that are not held out: nine in ten."""
         drawn = _draw(key, count, self.size - self._held_out)

@@ -615,30 +615,30 @@ def replays():
 def test_real_rows_come_first(replays, ratio, count):
     config = config_of("mnm", real_ratio=ratio)
     assert real_rows(config) == count
-    experience = sample_experience(config, *replays, jax.random.key(0))
-    assert experience.rewards.shape == (128,)
-    np.testing.assert_array_equal(experience.rewards > 0, np.arange(128) < count)
+    experience = sample_experience(config, *replays, jax.random.key(0), 3)
+    assert experience.rewards.shape == (3, 128)
+    np.testing.assert_array_equal(experience.rewards > 0, np.tile(np.arange(128) < count, (3, 1)))
     stored = {float(reward) for reward in replays[0].storage.rewards}
-    assert {abs(float(reward)) for reward in experience.rewards} <= stored
+    assert {abs(float(reward)) for reward in experience.rewards.ravel()} <= stored
 
 
 @pytest.mark.parametrize("ratio", [0.0, 0.25])
 def test_real_rows_have_ratio_0_and_the_model_s_the_classifier_s(agent, replays, ratio):
     config = config_of("mnm", real_ratio=ratio)
     count, key = real_rows(config), jax.random.key(1)
-    experience = sample_experience(config, *replays, jax.random.key(0))
+    experience = sample_experience(config, *replays, jax.random.key(0), 3)
     doubting = eqx.tree_at(lambda a: a.classifier.trust, agent, jnp.zeros(()))
     believed, not_believed = (experience_ratios(config, state, experience, key) for state in (agent, doubting))
-    assert believed.shape == (128,)
-    np.testing.assert_array_equal(believed[:count], 0.0)
-    assert (np.asarray(believed[count:]) != 0.0).all()
-    assert np.std(believed[count:]) > 0
+    assert believed.shape == (3, 128)
+    np.testing.assert_array_equal(believed[:, :count], 0.0)
+    assert (np.asarray(believed[:, count:]) != 0.0).all()
+    assert np.std(believed[:, count:]) > 0
     np.testing.assert_allclose(not_believed, 0.0, atol=1e-6)
     printed = experience_ratios(replace(config, ratio_samples=1), agent, experience, key)
-    rows = jax.tree.map(lambda column: column[count:], experience)
-    np.testing.assert_array_equal(printed[:count], 0.0)
+    rows = jax.tree.map(lambda column: column[:, count:].reshape(-1, *column.shape[2:]), experience)
+    np.testing.assert_array_equal(printed[:, :count], 0.0)
     expected = log_ratios(config, agent.world, agent.classifier, rows, key)
-    np.testing.assert_allclose(printed[count:], agent.classifier.trust * expected, atol=1e-6)
+    np.testing.assert_allclose(printed[:, count:].ravel(), agent.classifier.trust * expected, atol=1e-6)
 
 
 def test_critics_whose_rows_are_all_real_do_not_notice_what_the_model_pays(agent):

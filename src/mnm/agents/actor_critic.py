@@ -76,6 +76,12 @@ class Actor(eqx.Module):
         """Actions and their log-probabilities."""
         return self.policy.sample(self.normalizer.normalize(observations), key)
 
+    def actions(
+        self, observations: Float[Array, "batch obs"], noise: Float[Array, "batch act"]
+    ) -> tuple[Float[Array, "batch act"], Float[Array, " batch"]]:
+        """The same for standard normal noise that has been drawn."""
+        return self.policy.actions(self.normalizer.normalize(observations), noise)
+
 
 class ActorCritic(eqx.Module):
     """Policy, critics, temperature, one optimiser's state for each, and the statistics that normalize."""
@@ -155,10 +161,10 @@ def observe(
 
 
 def next_values(
-    actor_critic: ActorCritic, next_observations: Float[Array, "batch obs"], key: PRNGKeyArray
+    actor_critic: ActorCritic, next_observations: Float[Array, "batch obs"], noise: Float[Array, "batch act"]
 ) -> Float[Array, " batch"]:
-    """V(s') by the minimum of the target critics at one action of the policy, entropy included."""
-    actions, log_probs = actor_critic.actor.sample(next_observations, key)
+    """V(s') by the minimum of the target critics at one action of the policy, made of `noise`, entropy included."""
+    actions, log_probs = actor_critic.actor.actions(next_observations, noise)
     targets = actor_critic.q_values(actor_critic.target_critics, next_observations, actions)
     return soft_values(targets, log_probs, actor_critic.temperature)
 
@@ -175,6 +181,8 @@ def plain_values(
 
 
 Parameters = TypeVar("Parameters")
+Drawn = TypeVar("Drawn")
+"""A PyTree of arrays whose first axis counts the steps."""
 
 
 def adam_step(
@@ -187,13 +195,13 @@ def adam_step(
 
 
 def repeat(
-    step: Callable[[ActorCritic, PRNGKeyArray], tuple[ActorCritic, Metrics]],
-    actor_critic: ActorCritic,
-    key: PRNGKeyArray,
-    count: int,
+    step: Callable[[ActorCritic, Drawn], tuple[ActorCritic, Metrics]], actor_critic: ActorCritic, drawn: Drawn
 ) -> tuple[ActorCritic, Metrics]:
-    """`count` steps, each with a key of its own; metrics are averages."""
-    actor_critic, metrics = jax.lax.scan(step, actor_critic, jax.random.split(key, count))
+    """One step after the other, each with its own batch and noise of what was drawn for all; metrics are averages.
+
+    Drawn at once before the loop, they cost less than one by one inside of it.
+    """
+    actor_critic, metrics = jax.lax.scan(step, actor_critic, drawn)
     return actor_critic, jax.tree.map(jnp.mean, metrics)
 
 

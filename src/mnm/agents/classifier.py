@@ -177,11 +177,12 @@ def ratio_terms(
 
 def experience_ratios(
     config: AdversarialConfig, state: AdversarialState, experience: Transitions, key: PRNGKeyArray
-) -> Float[Array, " batch"]:
-    """The same of a batch of experience, real rows first. A real row is a sample of the model q = p: 0."""
-    count = real_rows(config)
-    model_rows = jax.tree.map(lambda column: column[count:], experience)
-    return jnp.concatenate([jnp.zeros(count), ratio_terms(config, state.world, state.classifier, model_rows, key)])
+) -> Float[Array, "batches rows"]:
+    """The same of batches of experience, real rows first. A real row is a sample of the model q = p: 0."""
+    batches, real = len(experience.rewards), real_rows(config)
+    model_rows = jax.tree.map(lambda column: column[:, real:].reshape(-1, *column.shape[2:]), experience)
+    terms = ratio_terms(config, state.world, state.classifier, model_rows, key)
+    return jnp.concatenate([jnp.zeros((batches, real)), terms.reshape(batches, -1)], axis=1)
 
 
 def sample_real(config: AdversarialConfig, replay: Replay, key: PRNGKeyArray) -> Transitions:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import jax
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array
 
 from mnm.agents.actor_critic import ActorCritic, next_values, repeat, update_critics, update_policy
 from mnm.agents.algorithm import Algorithm, Metrics
@@ -28,22 +28,25 @@ PRESETS = {scale: ModelConfig(**settings) for scale, settings in SETTINGS.items(
 
 def update(config: ModelConfig, state: AgentState, replay: Replay, _: Array) -> tuple[AgentState, Metrics]:
     """One update of everything."""
-    key, batch_key, imagine_key, critics_key, experience_key, policy_key = jax.random.split(state.key, 6)
+    key, *keys = jax.random.split(state.key, 7)
+    batch_key, imagine_key, critics_key, noise_key, experience_key, policy_key = keys
     batch = replay.sample(batch_key, config.batch_size)
     # Sample experience from the learned model.
     rows = imagine(config, state.world, state.actor_critic.actor, batch, imagine_key)
     imagined = state.imagined.add(rows)
 
     # Update the critics on real transitions and the model's, then the policy.
-    def critics_step(actor_critic: ActorCritic, key: PRNGKeyArray) -> tuple[ActorCritic, Metrics]:
-        experience_key, value_key = jax.random.split(key)
-        experience = sample_experience(config, replay, imagined, experience_key)
-        values = next_values(actor_critic, experience.next_observations, value_key)
-        targets = td_target(experience.rewards, experience.continues, values, config.discount)
-        return update_critics(config, actor_critic, experience.observations, experience.actions, targets)
+    experience = sample_experience(config, replay, imagined, critics_key, config.critic_updates)
+    noise = jax.random.normal(noise_key, experience.actions.shape)
 
-    actor_critic, metrics = repeat(critics_step, state.actor_critic, critics_key, config.critic_updates)
-    observations = sample_experience(config, replay, imagined, experience_key).observations
+    def critics_step(actor_critic: ActorCritic, drawn: tuple[Transitions, Array]) -> tuple[ActorCritic, Metrics]:
+        batch, noise = drawn
+        values = next_values(actor_critic, batch.next_observations, noise)
+        targets = td_target(batch.rewards, batch.continues, values, config.discount)
+        return update_critics(config, actor_critic, batch.observations, batch.actions, targets)
+
+    actor_critic, metrics = repeat(critics_step, state.actor_critic, (experience, noise))
+    observations = sample_experience(config, replay, imagined, experience_key, 1).observations[0]
     actor_critic, policy_metrics = update_policy(config, actor_critic, observations, policy_key)
     # Update the model by maximum likelihood.
     world, model_metrics = update_model(config, state.world, batch)

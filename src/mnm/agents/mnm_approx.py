@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import jax
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array
 
 from mnm.agents.actor_critic import ActorCritic, next_values, repeat, update_critics, update_policy
 from mnm.agents.algorithm import Algorithm, Metrics
@@ -26,7 +26,7 @@ from mnm.agents.classifier import (
 )
 from mnm.agents.world_model import imagine, observe, sample_experience
 from mnm.losses.reward import td_target
-from mnm.replay import Replay
+from mnm.replay import Replay, Transitions
 
 
 @dataclass(frozen=True)
@@ -44,25 +44,27 @@ def update(
     config: MnMApproxConfig, state: AdversarialState, replay: Replay, number: Array
 ) -> tuple[AdversarialState, Metrics]:
     """One update of everything: Algorithm 1, whose lines are named."""
-    key, *keys = jax.random.split(state.key, 7)
-    batch_key, imagine_key, critics_key, experience_key, policy_key, model_key = keys
+    key, *keys = jax.random.split(state.key, 8)
+    batch_key, imagine_key, critics_key, noise_key, experience_key, policy_key, model_key = keys
     batch = sample_real(config, replay, batch_key)
     # Line 2: sample experience from the learned model.
     rows = imagine(config, state.world, state.actor_critic.actor, batch, imagine_key)
     imagined = state.imagined.add(rows)
 
-    def critics_step(actor_critic: ActorCritic, key: PRNGKeyArray) -> tuple[ActorCritic, Metrics]:
-        experience_key, value_key = jax.random.split(key)
-        experience = sample_experience(config, replay, imagined, experience_key)
-        values = next_values(actor_critic, experience.next_observations, value_key)
-        # Line 3 is left out: the rewards stay as they are.
-        targets = td_target(experience.rewards, experience.continues, values, config.discount)
-        # Line 4: update Q on it,
-        return update_critics(config, actor_critic, experience.observations, experience.actions, targets)
+    # Line 3 is left out: the rewards stay as they are.
+    experience = sample_experience(config, replay, imagined, critics_key, config.critic_updates)
+    noise = jax.random.normal(noise_key, experience.actions.shape)
 
-    actor_critic, metrics = repeat(critics_step, state.actor_critic, critics_key, config.critic_updates)
+    # Line 4: update Q on it,
+    def critics_step(actor_critic: ActorCritic, drawn: tuple[Transitions, Array]) -> tuple[ActorCritic, Metrics]:
+        batch, noise = drawn
+        values = next_values(actor_critic, batch.next_observations, noise)
+        targets = td_target(batch.rewards, batch.continues, values, config.discount)
+        return update_critics(config, actor_critic, batch.observations, batch.actions, targets)
+
+    actor_critic, metrics = repeat(critics_step, state.actor_critic, (experience, noise))
     # and the policy.
-    observations = sample_experience(config, replay, imagined, experience_key).observations
+    observations = sample_experience(config, replay, imagined, experience_key, 1).observations[0]
     actor_critic, policy_metrics = update_policy(config, actor_critic, observations, policy_key)
     # Line 5: update model and classifier, which see Q and policy as they were.
     world, classifier, model_metrics = update_model_and_classifier(

@@ -51,16 +51,17 @@ def observe(config: ActorCriticConfig, state: SACState, transition: Transitions)
 
 def update(config: ActorCriticConfig, state: SACState, replay: Replay, _: Array) -> tuple[SACState, Metrics]:
     """One update of everything from real transitions."""
-    key, critics_key, batch_key, policy_key = jax.random.split(state.key, 4)
+    key, critics_key, noise_key, batch_key, policy_key = jax.random.split(state.key, 5)
+    batches = replay.sample_batches(critics_key, config.critic_updates, config.batch_size)
+    noise = jax.random.normal(noise_key, batches.actions.shape)
 
-    def critics_step(actor_critic: ActorCritic, key: PRNGKeyArray) -> tuple[ActorCritic, Metrics]:
-        batch_key, value_key = jax.random.split(key)
-        batch = replay.sample(batch_key, config.batch_size)
-        values = next_values(actor_critic, batch.next_observations, value_key)
+    def critics_step(actor_critic: ActorCritic, drawn: tuple[Transitions, Array]) -> tuple[ActorCritic, Metrics]:
+        batch, noise = drawn
+        values = next_values(actor_critic, batch.next_observations, noise)
         targets = td_target(batch.rewards, batch.continues, values, config.discount)
         return update_critics(config, actor_critic, batch.observations, batch.actions, targets)
 
-    actor_critic, metrics = repeat(critics_step, state.actor_critic, critics_key, config.critic_updates)
+    actor_critic, metrics = repeat(critics_step, state.actor_critic, (batches, noise))
     batch = replay.sample(batch_key, config.batch_size)
     actor_critic, policy_metrics = update_policy(config, actor_critic, batch.observations, policy_key)
     return SACState(actor_critic, key), metrics | policy_metrics

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import jax
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array
 
 from mnm.agents.actor_critic import ActorCritic, next_values, repeat, update_critics, update_policy
 from mnm.agents.algorithm import Algorithm, Metrics
@@ -29,7 +29,7 @@ from mnm.agents.classifier import (
 )
 from mnm.agents.world_model import imagine, observe, sample_experience
 from mnm.losses.reward import td_target, vmbpo_reward
-from mnm.replay import Replay
+from mnm.replay import Replay, Transitions
 
 
 @dataclass(frozen=True)
@@ -50,27 +50,30 @@ def update(
     config: VMBPOConfig, state: AdversarialState, replay: Replay, number: Array
 ) -> tuple[AdversarialState, Metrics]:
     """One update of everything: Algorithm 1, whose lines are named."""
-    key, *keys = jax.random.split(state.key, 8)
-    batch_key, imagine_key, critics_key, experience_key, policy_key, model_key, calibration_key = keys
+    key, *keys = jax.random.split(state.key, 10)
+    batch_key, imagine_key, critics_key, ratio_key, noise_key, experience_key, policy_key, *keys = keys
+    model_key, calibration_key = keys
     batch = sample_real(config, replay, batch_key)
     # Line 2: sample experience from the learned model.
     rows = imagine(config, state.world, state.actor_critic.actor, batch, imagine_key)
     imagined = state.imagined.add(rows)
 
-    def critics_step(actor_critic: ActorCritic, key: PRNGKeyArray) -> tuple[ActorCritic, Metrics]:
-        experience_key, value_key, ratio_key = jax.random.split(key, 3)
-        experience = sample_experience(config, replay, imagined, experience_key)
-        values = next_values(actor_critic, experience.next_observations, value_key)
-        # Line 3: modify the rewards with the classifier, without a logarithm.
-        ratios = experience_ratios(config, state, experience, ratio_key)
-        rewards = vmbpo_reward(experience.rewards, ratios, config.risk_temperature)
-        targets = td_target(rewards, experience.continues, values, config.discount)
-        # Line 4: update Q on it,
-        return update_critics(config, actor_critic, experience.observations, experience.actions, targets)
+    # Line 3: modify the rewards with the classifier, without a logarithm.
+    experience = sample_experience(config, replay, imagined, critics_key, config.critic_updates)
+    ratios = experience_ratios(config, state, experience, ratio_key)
+    rewards = vmbpo_reward(experience.rewards, ratios, config.risk_temperature)
+    noise = jax.random.normal(noise_key, experience.actions.shape)
 
-    actor_critic, metrics = repeat(critics_step, state.actor_critic, critics_key, config.critic_updates)
+    # Line 4: update Q on it,
+    def critics_step(actor_critic: ActorCritic, drawn: tuple[Transitions, Array, Array]) -> tuple[ActorCritic, Metrics]:
+        batch, rewards, noise = drawn
+        values = next_values(actor_critic, batch.next_observations, noise)
+        targets = td_target(rewards, batch.continues, values, config.discount)
+        return update_critics(config, actor_critic, batch.observations, batch.actions, targets)
+
+    actor_critic, metrics = repeat(critics_step, state.actor_critic, (experience, rewards, noise))
     # and the policy.
-    observations = sample_experience(config, replay, imagined, experience_key).observations
+    observations = sample_experience(config, replay, imagined, experience_key, 1).observations[0]
     actor_critic, policy_metrics = update_policy(config, actor_critic, observations, policy_key)
     # Line 5: update model and classifier, which see Q and policy as they were.
     tilt = config.discount * config.risk_temperature

@@ -263,12 +263,15 @@ def real_rows(config: ModelConfig) -> int:
     return round(config.real_ratio * config.batch_size)
 
 
-def sample_experience(config: ModelConfig, replay: Replay, imagined: Replay, key: PRNGKeyArray) -> Transitions:
-    """A batch for the critics and the policy: first the real rows, then the model's."""
+def sample_experience(
+    config: ModelConfig, replay: Replay, imagined: Replay, key: PRNGKeyArray, batches: int
+) -> Transitions:
+    """Batches for the critics or the policy, [batches, rows]: in each first the real rows, then the model's."""
     real_key, model_key = jax.random.split(key)
     count = real_rows(config)
-    real, model = replay.sample(real_key, count), imagined.sample(model_key, config.batch_size - count)
-    return jax.tree.map(lambda *columns: jnp.concatenate(columns), real, model)
+    real = replay.sample_batches(real_key, batches, count)
+    model = imagined.sample_batches(model_key, batches, config.batch_size - count)
+    return jax.tree.map(lambda *columns: jnp.concatenate(columns, axis=1), real, model)
 
 
 def update_dynamics(
