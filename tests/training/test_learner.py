@@ -185,6 +185,16 @@ def test_an_end_is_stored_as_an_end_and_a_cut_as_going_on(idle):
     np.testing.assert_array_equal(stored.rewards, 1.0)
 
 
+def test_episodes_of_random_actions_are_cut_off_and_no_others():
+    config = replace(SAC, random_steps=5, random_episode_steps=2)
+    learner = Learner(ALGORITHMS["sac"], config, Counting).learn(10, evaluation_episodes=1)
+    stored = jax.tree.map(lambda column: np.asarray(column[:10]), learner.replay.storage)
+    steps = [(1, 0), (1, 1), (2, 0), (2, 1), (3, 0), (3, 1), (3, 2), (4, 0), (4, 1), (4, 2)]
+    np.testing.assert_array_equal(stored.observations, steps)
+    np.testing.assert_array_equal(stored.next_observations, [(episode, step + 1) for episode, step in steps])
+    np.testing.assert_array_equal(stored.continues, [1, 1, 1, 1, 1, 1, 0, 1, 1, 1])
+
+
 def test_every_episode_begins_with_its_own_seed(idle):
     task, made = made_environments()
     idle(task=task, seeds=(7, 3)).learn(8, evaluate_every=4, evaluation_episodes=2)

@@ -50,6 +50,7 @@ class ActorCriticConfig(AgentConfig):
 
 
 PAPER: dict[str, Any] = {
+    "random_episode_steps": None,
     "layer_norm": False,
     "normalize_observations": False,
     "normalize_rewards": False,

@@ -49,6 +49,9 @@ class AgentConfig:
 
     random_steps: int = 10_000
     """Real steps with uniformly random actions before anything is learned."""
+    random_episode_steps: int | None = 100
+    """Episodes of random actions are cut off after so many steps, so that there are many starts among them; none: they
+    are as long as the task's."""
     updates_per_step: int = 20
     """Updates after every real step."""
     replay_capacity: int = 1_000_000

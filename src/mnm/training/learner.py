@@ -318,7 +318,7 @@ class Learner:
         transitions = Transitions(*columns)
         observations = []
         for index, step in enumerate(taken):
-            if step.terminated or step.truncated:
+            if step.terminated or step.truncated or self._cut_off(index):
                 self._last_returns[index] = self._episode_returns[index]
                 observations.append(self._reset(index))
             else:
@@ -346,6 +346,15 @@ class Learner:
         )
         self.updates += config.updates_per_step
         self._actions = np.asarray(chosen).reshape(len(self.seeds), -1)
+
+    def _cut_off(self, index: int) -> bool:
+        """Whether an episode of random actions has gone on for long enough.
+
+        A runner that random actions have thrown on its back would lie there for the rest of a thousand steps: the agent
+        would hardly see anything else, and learn to crawl.
+        """
+        limit = self.config.random_episode_steps
+        return limit is not None and self.steps < self.config.random_steps and len(self._taken[index]) >= limit
 
     def _choose_actions(self) -> None:
         current = self._observations if self.many else _first(self._observations)
