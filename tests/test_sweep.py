@@ -176,6 +176,16 @@ def test_an_agent_without_the_flags_is_left_out_of_the_variant(fake, capsys):
     assert capsys.readouterr().err == 'mnm: sac has no --value-delay: not run with "--value-delay 0 --steps 50"\n'
 
 
+def test_a_flag_that_turns_a_setting_off_is_the_setting_s(fake, capsys):
+    trials = plan(fake.asked(agents=("sac", "mnm_approx"), overrides=("--no-layer-norm", "--no-calibrate")))
+    assert [trial.name for trial in trials] == [
+        "Pendulum-v1-sac-no-layer-norm-seed0",
+        "Pendulum-v1-mnm_approx-no-layer-norm-seed0",
+        "Pendulum-v1-mnm_approx-no-calibrate-seed0",
+    ]
+    assert capsys.readouterr().err == 'mnm: sac has no --no-calibrate: not run with "--no-calibrate"\n'
+
+
 def test_labels_are_short_safe_and_tell_apart():
     assert label(("--reward-offset", "17")) == "reward-offset_17"
     assert label(("--reward-offset", "-1")) != label(("--reward-offset", "1"))

@@ -131,7 +131,9 @@ def settings(flags: tuple[str, ...]) -> dict[str, str]:
 
 def unknown(agent: str, flags: tuple[str, ...]) -> list[str]:
     """The flags that `mnm train` does not have for this agent."""
-    known = {field.name for kind in (Options, type(ALGORITHMS[agent].presets["cpu"])) for field in fields(kind)}
+    preset = ALGORITHMS[agent].presets["cpu"]
+    known = {field.name for kind in (Options, type(preset)) for field in fields(kind)}
+    known |= {f"no_{field.name}" for field in fields(preset) if isinstance(getattr(preset, field.name), bool)}
     return [flag for name, flag in settings(flags).items() if name not in known]
 
 
