@@ -37,6 +37,9 @@ run: $(INSTALLED)
 	$(BIN)/mnm render results/runs/Pendulum-v1-mnm_approx-seed0 --out results/runs/Pendulum-v1-mnm_approx-seed0/film.gif
 	$(BIN)/mnm report --results results --runs results/runs --out results/report.html
 
+# What one test compiles, another reads: the cache is kept from one time to the next.
+test: export JAX_COMPILATION_CACHE_DIR = $(CURDIR)/.jax_cache
+test: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS = 0.2
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -n auto --dist loadgroup
 
@@ -54,4 +57,4 @@ bench: $(BENCH_INSTALLED) $(RIVALS_INSTALLED)
 	$(BIN)/python bench/threads.py
 
 clean:
-	rm -rf $(VENV) $(RIVALS) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .jax_cache $(VENV) $(RIVALS) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
