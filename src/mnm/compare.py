@@ -20,6 +20,7 @@ from mnm.analysis.statistics import (
     bootstrap_interval,
     interquartile_mean,
     is_exact,
+    is_significant,
     mean_probability_of_improvement,
     permutation_p_value,
     probability_of_improvement,
@@ -476,11 +477,11 @@ def _too_few(groups: Iterable[Group], baseline: Group | None) -> list[str]:
         if baseline is None or not tested:
             continue
         smallest = smallest_possible_p(number, len(baseline.runs))
-        if smallest >= SIGNIFICANT:
-            enough = next(n for n in count(1) if smallest_possible_p(n, n) < SIGNIFICANT)
+        if not is_significant(smallest):
+            enough = next(n for n in count(1) if is_significant(smallest_possible_p(n, n)))
             notes.append(
                 f"{', '.join(tested)}: {_seeds(number)} against {len(baseline.runs)}: no difference, however large, "
-                f"can reach p < {SIGNIFICANT} (the smallest possible p is {smallest:.2g}); "
+                f"can reach p <= {SIGNIFICANT} (the smallest possible p is {smallest:.2g}); "
                 f"{enough} against {enough} can"
             )
     return notes

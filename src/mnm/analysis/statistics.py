@@ -18,6 +18,7 @@ RESAMPLES = 5_000
 ARRANGEMENTS = 20_000
 """Up to so many arrangements of the seeds are all tried; of more, so many are drawn."""
 SIGNIFICANT = 0.05
+"""A difference is one if its p is at most this."""
 
 
 def interquartile_mean(scores: NDArray) -> NDArray:
@@ -83,6 +84,11 @@ def permutation_p_value(scores: NDArray, baseline: NDArray, *, seed: int = 0) ->
     return float((1 + as_much) / (1 + ARRANGEMENTS))
 
 
+def is_significant(p: float) -> bool:
+    """Whether a p-value is small enough to speak of a difference; nan is not."""
+    return p <= SIGNIFICANT
+
+
 def is_exact(seeds: int, baseline_seeds: int) -> bool:
     """Whether the permutation test tries all arrangements."""
     return comb(seeds + baseline_seeds, seeds) <= ARRANGEMENTS
@@ -91,3 +97,9 @@ def is_exact(seeds: int, baseline_seeds: int) -> bool:
 def smallest_possible_p(seeds: int, baseline_seeds: int) -> float:
     """The exact test's p when every score is above every baseline's: 1 over the number of arrangements."""
     return 1 / comb(seeds + baseline_seeds, seeds)
+
+
+def spread(scores: NDArray, digits: int = 2) -> str:
+    """'median [lowest, highest]' over the seeds."""
+    low, middle, high = np.min(scores), np.median(scores), np.max(scores)
+    return f"{middle:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"

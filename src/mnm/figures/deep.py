@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from mnm.analysis.statistics import SIGNIFICANT, permutation_p_value
+from mnm.analysis.statistics import is_significant, permutation_p_value
 from mnm.figures.base import Columns, Verdict, stacked, where, write_figure
 from mnm.figures.style import AGENT_COLOURS
 from mnm.sweep import Sweep
@@ -232,7 +232,7 @@ def means(values: NDArray, digits: int | None = None) -> str:
 def compared(better: NDArray, worse: NDArray) -> tuple[bool | None, str]:
     """Whether the first is better, by one-sided permutation tests over seeds: yes, no (it is worse), or cannot tell."""
     p, p_worse = permutation_p_value(better, worse), permutation_p_value(worse, better)
-    holds = True if p <= SIGNIFICANT else False if p_worse <= SIGNIFICANT else None
+    holds = True if is_significant(p) else False if is_significant(p_worse) else None
     return holds, f"p = {p:.2f}"
 
 

@@ -11,8 +11,8 @@ from dataclasses import replace
 import numpy as np
 from matplotlib.figure import Figure
 
+from mnm.analysis.statistics import is_significant, permutation_p_value
 from mnm.figures.base import Columns, PaperFigure, Verdict, by_seed, stacked, where
-from mnm.figures.statistics import p_value
 from mnm.figures.style import BLACK, BLUE, ORANGE, draw_grid, draw_seeds
 from mnm.tabular.mnm import joint_iteration_paper
 from mnm.tabular.paper_tasks import GOAL, stochastic_gridworld
@@ -98,14 +98,14 @@ def judge(columns: Columns) -> list[Verdict]:
         for task in "AB"
     ]
     true, transferred = (shares["C", dynamics] for dynamics in DYNAMICS)
-    p = p_value(transferred, true)
+    p = permutation_p_value(transferred, true)
     return [
         *verdicts,
         Verdict(
             "On task C the transferred dynamics accelerate learning",
             "can accelerate learning of challenging, similar tasks",
             f"{np.median(transferred):.0%} against {np.median(true):.0%} of optimal, p = {p:.3f}",
-            p < 0.05,
+            is_significant(p),
         ),
         Verdict(
             "Only with the transferred dynamics is Q-learning able to solve task C",

@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
+from mnm.analysis.statistics import is_significant, permutation_p_value, spread
 from mnm.figures.base import Columns, PaperFigure, Verdict, draw_learning
 from mnm.figures.gridworld_curves import SEEDS, final_returns, selected, solved_at, training_returns
-from mnm.figures.statistics import p_value, spread
 
 CONTROL = "Q-learning, log reward"
 METHODS = ("MnM", "MnM, no logarithm", "MnM, no classifier", CONTROL, "Q-learning")
@@ -57,8 +57,8 @@ def judge(columns: Columns) -> list[Verdict]:
             "hypothesised",
             f"90% of optimal at iteration {times['MnM']:.0f}, with the log reward alone in the real dynamics at "
             f"{times[CONTROL]:.0f}; mean return over training {spread(training['MnM'])} against "
-            f"{spread(training[CONTROL])}, p = {p_value(training['MnM'], training[CONTROL]):.3f}",
-            p_value(training["MnM"], training[CONTROL]) < 0.05,
+            f"{spread(training[CONTROL])}, p = {permutation_p_value(training['MnM'], training[CONTROL]):.3f}",
+            is_significant(permutation_p_value(training["MnM"], training[CONTROL])),
         ),
         Verdict(
             "Q-learning with the correct model needs the optimistic dynamics to solve the task",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
+from mnm.analysis.statistics import is_significant, permutation_p_value, spread
 from mnm.figures.base import Columns, PaperFigure, Verdict, by_seed, draw_learning, stacked, where
-from mnm.figures.statistics import p_value, spread
 from mnm.tabular.learned import LEARNERS, learn_honestly
 from mnm.tabular.paper_tasks import stochastic_gridworld
 from mnm.tabular.solvers import optimal_return
@@ -62,7 +62,7 @@ def judge(columns: Columns) -> list[Verdict]:
     training = {
         name: by_seed(where(columns, learner=name), "real_steps", "return")[1].mean(axis=1) for name in LEARNERS
     }
-    p = p_value(training["MnM"], training[CONTROL])
+    p = permutation_p_value(training["MnM"], training[CONTROL])
     error = where(columns, learner="MnM")["classifier_error"].mean()
     steps, optimal = columns["real_steps"].max(), columns["optimal"][0]
     return [
@@ -79,7 +79,7 @@ def judge(columns: Columns) -> list[Verdict]:
             "-",
             f"mean return over training {spread(training['MnM'])} against {spread(training[CONTROL])}, p = {p:.3f}; "
             f"at the end {spread(final['MnM'])} against {spread(final[CONTROL])}",
-            p < 0.05,
+            is_significant(p),
         ),
         Verdict(
             "The learned classifier's logit estimates log p/q (ours)",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from matplotlib.figure import Figure
 
+from mnm.analysis.statistics import is_significant, permutation_p_value, spread
 from mnm.figures.base import Columns, PaperFigure, Verdict, draw_learning
 from mnm.figures.gridworld_curves import SEEDS, final_returns, selected
-from mnm.figures.statistics import p_value, spread
 from mnm.figures.style import draw_grid, grid_legend
 from mnm.tabular.paper_tasks import stochastic_gridworld
 
@@ -39,8 +39,8 @@ def judge(columns: Columns) -> list[Verdict]:
             f"MnM outperforms {rival} on the stochastic gridworld",
             "outperforms",
             f"last return {spread(final['MnM'])} against {spread(final[rival])}, optimal {optimal:.4f}; "
-            f"p = {p_value(final['MnM'], final[rival]):.3f}",
-            p_value(final["MnM"], final[rival]) < 0.05,
+            f"p = {permutation_p_value(final['MnM'], final[rival]):.3f}",
+            is_significant(permutation_p_value(final["MnM"], final[rival])),
         )
         for rival in ("Q-learning", "VMBPO")
     ]
