@@ -57,9 +57,11 @@ def noisy_map(tmp_path):
     return path
 
 
-def in_python(*arguments, code="from mnm.cli import main; main()"):
+def in_python(*arguments, code=None):
+    """The command as a process of its own: `python -m mnm`, or some code before it."""
+    program = ["-m", "mnm"] if code is None else ["-c", code]
     return subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, *program, *arguments], capture_output=True, text=True, timeout=60, check=False
     )
 
 

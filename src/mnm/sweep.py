@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mnm.sweeping.pools import Pool
     from mnm.sweeping.trials import Record
 
-MNM = ("-P", "-c", "from mnm.cli import main; main()")
+MNM = ("-P", "-m", "mnm")
 """What Python is told so that it is the `mnm` command; -P: no file of the present folder hides a library."""
 POLL = 0.2
 """Seconds between two looks at the trials."""

@@ -1,11 +1,12 @@
 import math
 import struct
+import threading
 
 import numpy as np
 import pytest
 from tensorboardX.proto.event_pb2 import Event
 
-from mnm.training.metrics import MetricsWriter, read_metrics
+from mnm.training.metrics import MetricsWriter, read_metrics, silent_event_threads
 
 
 def scalars(folder):
@@ -114,3 +115,23 @@ def test_a_file_of_something_else_is_refused(tmp_path, text, what):
     path.write_text(text)
     with pytest.raises(ValueError, match=what):
         read_metrics(path)
+
+
+def test_only_while_a_run_writes_a_thread_that_meets_a_full_disk_dies_silently(monkeypatch):
+    seen = []
+    monkeypatch.setattr(threading, "excepthook", seen.append)
+
+    def die(error):
+        def target():
+            raise error
+
+        thread = threading.Thread(target=target)
+        thread.start()
+        thread.join()
+        return [failure.exc_value for failure in seen]
+
+    full, other = OSError(28, "No space left on device"), ValueError("else")
+    with silent_event_threads():
+        assert die(full) == []
+        assert die(other) == [other]
+    assert die(full) == [other, full]

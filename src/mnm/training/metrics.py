@@ -9,7 +9,7 @@ import logging
 import math
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -21,15 +21,20 @@ RETURNS = "evaluations.csv"
 STEP = "step"
 
 
-def _one_line(failure: threading.ExceptHookArgs) -> None:
-    """TensorBoard's events are written by a thread; on a full disk it dies, and the run says so by itself."""
-    if not isinstance(failure.exc_value, OSError):
-        _usual_hook(failure)
+@contextlib.contextmanager
+def silent_event_threads() -> Iterator[None]:
+    """TensorBoard's events are written by a thread; on a full disk it dies silently, and the run says so by itself."""
+    usual = threading.excepthook
 
+    def hook(failure: threading.ExceptHookArgs) -> None:
+        if not isinstance(failure.exc_value, OSError):
+            usual(failure)
 
-_usual_hook = threading.excepthook
-threading.excepthook = _one_line
-logging.getLogger("tensorboardX.x2num").setLevel(logging.ERROR)  # it warns at every NaN; the row says it already
+    threading.excepthook = hook
+    try:
+        yield
+    finally:
+        threading.excepthook = usual
 
 
 class MetricsWriter:
@@ -52,6 +57,9 @@ class MetricsWriter:
         self._file = self._path.open("a", newline="", encoding="utf-8")
         runs = len(list(folder.glob("events.out.tfevents.*")))  # names differ by the second only
         purge = None if after is None else after + 1
+        logging.getLogger("tensorboardX.x2num").setLevel(
+            logging.ERROR
+        )  # it warns at every NaN; the row says it already
         self._events = SummaryWriter(str(folder), purge_step=purge, filename_suffix=f".{runs}")
 
     def write(self, step: int, row: Mapping[str, float]) -> None:

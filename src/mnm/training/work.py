@@ -22,7 +22,7 @@ from mnm.training.checkpoints import (
 )
 from mnm.training.environments import TaskError
 from mnm.training.learner import Learner, Row
-from mnm.training.metrics import MetricsWriter
+from mnm.training.metrics import MetricsWriter, silent_event_threads
 from mnm.training.progress import Display
 from mnm.training.runs import AGENT, CONFIG, Run, RunError, check_entries, read_run
 from mnm.training.saving import config_from_json, load
@@ -112,7 +112,7 @@ def work(learner: Learner, folders: Sequence[Path], config: Mapping[str, Any]) -
             save()
         return bool(stopped)
 
-    with _signals() as stopped, Display() as display:
+    with _signals() as stopped, silent_event_threads(), Display() as display:
         try:
             learner.learn(
                 last - learner.steps,

@@ -1,0 +1,5 @@
+"""`python -m mnm`: the `mnm` command."""
+
+from mnm.cli import main
+
+main()
