@@ -86,7 +86,7 @@ def test_random_configurations(somewhere, name, data):
     config = {
         "algorithm": name, "env": "Pendulum-v1", "seed": 0, "name": "Task", "seeds_together": [0], "steps": 100,
         "scale": "quick", "evaluate_every": 50, "evaluation_episodes": 1, "checkpoint_minutes": 2.0, "wandb": False,
-        "settings": mnm.train.config_as_json(preset),
+        "settings": mnm.training.saving.config_as_json(preset),
     }  # fmt: skip
     place = data.draw(st.sampled_from([config, config["settings"]]))
     entry = data.draw(st.sampled_from([key for key in place if key != "settings"]))

@@ -15,19 +15,22 @@ import pytest
 import tyro
 from rich.console import Console
 
-from mnm.sweep import Sweep, shield_overrides, sweep
+from mnm.agents import ALGORITHMS
+from mnm.sweep import MNM, Sweep, shield_overrides, sweep
 from mnm.sweeping.display import duration, line, live_table
 from mnm.sweeping.plan import label, plan
 from mnm.sweeping.pools import cores
 from mnm.sweeping.trials import ONE_THREAD, Record, State, Trial, why_failed
-from mnm.training.runs import read_run
+from mnm.training.runs import find_runs, read_run, write_spec
+from mnm.training.saving import config_as_json
+from mnm.training.spec import RunError, RunSpec
 
-# Takes mnm's arguments after the file of its orders: {"seconds": a step, "together": N, "fail": [agents]}. Ten steps,
+# Takes `resume FOLDER` after the file of its orders: {"seconds": a step, "together": N, "fail": [agents]}. Ten steps,
 # each with a row of metrics and a checkpoint; begins and ends are noted beside the orders.
 FAKE = """
 import json, os, pathlib, signal, sys, time
 
-orders_path, command, *rest = sys.argv[1:]
+orders_path, command, folder = sys.argv[1:]
 orders = json.loads(pathlib.Path(orders_path).read_text())
 notes = pathlib.Path(orders_path).with_name("notes.jsonl")
 
@@ -37,17 +40,11 @@ def note(**what):
         file.write(json.dumps(what) + "\\n")
 
 
-if command == "train":
-    flags = dict(zip(rest[1::2], rest[2::2]))
-    folder = pathlib.Path(flags["--runs"], f"{flags['--name']}-seed{flags['--seed']}")
-    folder.mkdir()
-    config = {"algorithm": rest[0], "env": flags["--env"], "seed": int(flags["--seed"])}
-    config |= {"steps": int(flags["--steps"]), "scale": flags["--scale"]}
-    (folder / "config.json").write_text(json.dumps(config))
+assert command == "resume"
+folder = pathlib.Path(folder)
+if not (folder / "checkpoint").exists():
     (folder / "metrics.csv").write_text("step,return\\n")
     (folder / "checkpoint").write_text("0")
-else:
-    folder = pathlib.Path(rest[0])
 config = json.loads((folder / "config.json").read_text())
 step = int((folder / "checkpoint").read_text())
 
@@ -134,6 +131,11 @@ def wait_until(condition, what, seconds=60.0):
         time.sleep(0.05)
 
 
+def spec_of(steps):
+    together, minutes = (0,), 2.0
+    return RunSpec("sac", "E-v0", 0, "E-v0-sac", together, steps, "cpu", 500, 10, minutes, wandb=False, settings={})
+
+
 def alive(pid):
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -160,15 +162,18 @@ def test_the_plan_is_the_product_and_first_seeds_come_first(fake):
         "InvertedPendulum-v5-mbpo-seed3",
     ]
     assert len({trial.folder for trial in trials}) == len(trials) == 16
-    expected = "train mbpo --env Pendulum-v1 --seed 3 --steps 100 --scale quick --evaluate-every 500"
-    expected += f" --evaluation-episodes 10 --runs {fake.runs} --batch-size 7 --name Pendulum-v1-mbpo-batch-size_7"
-    assert trials[2].begin == tuple(expected.split())
+    spec = trials[2].spec
+    assert (spec.algorithm, spec.env, spec.seed, spec.seeds_together) == ("mbpo", "Pendulum-v1", 3, (3,))
+    assert (spec.steps, spec.scale, spec.evaluate_every, spec.evaluation_episodes) == (100, "quick", 500, 10)
+    preset = config_as_json(ALGORITHMS["mbpo"].presets["quick"])
+    assert spec.settings == preset | {"batch_size": 7}
+    assert trials[2].folder == fake.runs / "Pendulum-v1-mbpo-batch-size_7-seed3"
     assert not fake.runs.exists()
 
 
 def test_an_agent_without_the_flags_is_left_out_of_the_variant(fake, capsys):
     trials = plan(fake.asked(agents=("sac", "mnm_approx"), overrides=("", "--value-delay 0 --steps 50")))
-    assert [(trial.name, trial.steps) for trial in trials] == [
+    assert [(trial.name, trial.spec.steps) for trial in trials] == [
         ("Pendulum-v1-sac-seed0", 100),
         ("Pendulum-v1-mnm_approx-seed0", 100),
         ("Pendulum-v1-mnm_approx-value-delay_0_steps_50-seed0", 50),
@@ -239,11 +244,19 @@ def test_overrides_may_start_with_dashes():
     assert (command.runs, command.agents) == (Path("out"), ("sac",))
 
 
-def test_a_dry_run_prints_the_commands_and_runs_nothing(fake, capsys):
+def test_a_dry_run_prints_the_runs_and_runs_nothing(fake, capsys):
     assert sweep(fake.asked(seeds=(0, 1), dry_run=True), fake.program) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [text.split()[:6] for text in lines] == [["mnm", "train", "sac", "--env", "Pendulum-v1", "--seed"]] * 2
+    folders = [fake.runs / f"Pendulum-v1-sac-seed{seed}" for seed in (0, 1)]
+    assert capsys.readouterr().out.splitlines() == [f"to train: {folder}, 100 steps" for folder in folders]
     assert not fake.runs.exists()
+
+
+def test_a_dry_run_starts_no_process(fake, monkeypatch):
+    def refuse(*arguments, **_):
+        raise AssertionError(f"started {arguments}")
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    assert sweep(fake.asked(dry_run=True), fake.program) == 0
 
 
 def test_without_ray_the_extra_is_named(fake, capsys, monkeypatch):
@@ -308,17 +321,17 @@ def test_started_again_it_skips_the_finished_and_goes_on_with_the_rest(fake, cap
     fake.order()
     more = fake.asked(agents=("sac", "mbpo"), seeds=(0, 1))
     assert sweep(more, fake.program) == 0
-    assert sorted((note["name"], note["command"], note["step"]) for note in fake.notes()[2:]) == [
-        ("Pendulum-v1-mbpo-seed1", "train", 0),
-        ("Pendulum-v1-sac-seed0", "resume", 50),
-        ("Pendulum-v1-sac-seed1", "train", 0),
+    assert sorted((note["name"], note["step"]) for note in fake.notes()[2:]) == [
+        ("Pendulum-v1-mbpo-seed1", 0),
+        ("Pendulum-v1-sac-seed0", 50),
+        ("Pendulum-v1-sac-seed1", 0),
     ]
     assert "complaint 11\n$ mnm resume " in (fake.runs / "Pendulum-v1-sac-seed0.log").read_text()
     assert sweep(more, fake.program) == 0
     assert len(fake.notes()) == 5
     capsys.readouterr()
     assert sweep(fake.asked(dry_run=True), fake.program) == 0
-    assert capsys.readouterr().out == f"finished: {fake.runs}/Pendulum-v1-sac-seed0\n"
+    assert capsys.readouterr().out == f"finished: {fake.runs}/Pendulum-v1-sac-seed0, 100 steps\n"
 
 
 def test_a_run_with_other_settings_is_not_taken_for_the_one_asked_for(fake, capsys):
@@ -337,6 +350,33 @@ def test_two_sweeps_never_train_the_same_run(fake, capsys):
         assert sweep(fake.asked(), fake.program) == 1
     assert "another process is training this run" in capsys.readouterr().out
     assert not fake.notes()
+
+
+def test_a_run_whose_folder_cannot_be_made_fails_and_stops_no_other(fake, capsys, monkeypatch):
+    def write(folder, spec):
+        if spec.seed == 0:
+            raise RunError(f"{folder}: No space left on device")
+        write_spec(folder, spec)
+
+    monkeypatch.setattr("mnm.sweeping.trials.write_spec", write)
+    assert sweep(fake.asked(seeds=(0, 1), jobs=1), fake.program) == 1
+    assert [note["name"] for note in fake.notes("end")] == ["Pendulum-v1-sac-seed1"]
+    assert "Pendulum-v1-sac-seed0: No space left on device" in capsys.readouterr().out
+
+
+TINY = "--hidden 8 --batch-size 8 --random-steps 20 --replay-capacity 50 --evaluate-every 30 --evaluation-episodes 1"
+
+
+def trained_for_30_steps(run):
+    """Whether the real program has made the run, from the specification that the sweep wrote."""
+    spec = run.spec
+    settings = (spec.settings["hidden"], spec.settings["batch_size"], spec.settings["random_steps"])
+    return settings == ([8], 8, 20) and run.metrics["step"] == [30] and (run.folder / "agent.npz").exists()
+
+
+def test_a_sweep_trains_agents(fake):
+    assert sweep(fake.asked(seeds=(0, 1), steps=30, overrides=(TINY,)), MNM) == 0
+    assert [trained_for_30_steps(run) for run in find_runs([fake.runs])] == [True, True]
 
 
 # --- signals ------------------------------------------------------------------------------------------------
@@ -366,7 +406,7 @@ def test_a_signal_ends_all_with_a_checkpoint_and_the_sweep_can_go_on(number, fak
     assert sweep(fake.asked(seeds=(0, 1, 2)), fake.program) == 0
     again = {note["name"]: note for note in fake.notes()[2:]}
     assert again["Pendulum-v1-sac-seed0"]["step"] >= 10
-    assert again["Pendulum-v1-sac-seed2"]["command"] == "train"
+    assert again["Pendulum-v1-sac-seed2"]["step"] == 0
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with its parent")
@@ -386,12 +426,12 @@ def test_the_live_table_shows_state_step_return_and_time_left(tmp_path):
 
     folder = tmp_path / "run"
     folder.mkdir()
-    record = Record(Trial(folder, ("train",), steps=400))
+    record = Record(Trial(folder, spec_of(steps=400)))
     record.expect_start()
     record.look()
     assert record.state is State.WAITING
     (folder / "config.json").write_text('{"algorithm": "sac", "env": "E-v0", "seed": 0, "steps": 400, "scale": "cpu"}')
-    record.trial.log.write_text("$ mnm train\n")
+    record.trial.log.write_text("$ mnm resume\n")
     record.look()
     assert (record.state, record.seconds_left) == (State.RUNNING, None)
     record.began -= 100
@@ -400,7 +440,7 @@ def test_the_live_table_shows_state_step_return_and_time_left(tmp_path):
     assert record.seconds_left == pytest.approx(300, abs=2)
     assert line(record) == "run: running, step 100 of 400, return -7.2, 5 min left"
     with (console := Console(width=80)).capture() as capture:
-        console.print(live_table([Record(Trial(tmp_path / "later", (), 400)), record]))
+        console.print(live_table([Record(Trial(tmp_path / "later", spec_of(steps=400))), record]))
     text = capture.get()
     assert text.index("running") < text.index("later")
     assert all(part in text for part in ("100/400", "-7.2", "5 min", "1 waiting, 1 running"))
@@ -409,7 +449,7 @@ def test_the_live_table_shows_state_step_return_and_time_left(tmp_path):
 def test_numbers_are_said_in_words():
     assert [duration(seconds) for seconds in (None, 99, 600, 3600 * 2 + 180)] == ["", "99 s", "10 min", "2 h 03 min"]
     assert [why_failed(code) for code in (0, 1, -9)] == ["", "exit code 1", "killed by SIGKILL"]
-    assert math.isnan(Record(Trial(Path("nowhere/at-all"), (), 1)).last_return)
+    assert math.isnan(Record(Trial(Path("nowhere/at-all"), spec_of(steps=1))).last_return)
 
 
 # --- Ray ----------------------------------------------------------------------------------------------------
@@ -442,10 +482,11 @@ def test_a_trial_whose_ray_worker_dies_goes_on_elsewhere_from_its_checkpoint(clu
     assert "2 runs: 2 finished" in out
     assert not alive(first["pid"])
     attempts = [note for note in fake.notes() if note["name"] == "Pendulum-v1-sac-seed0"]
-    assert [note["command"] for note in attempts] == ["train", "resume"]
+    assert attempts[0]["step"] == 0
     assert attempts[1]["step"] >= 20
     assert attempts[1]["parent"] != first["parent"]
-    assert [note["command"] for note in fake.notes() if note["name"] == "Pendulum-v1-sac-seed1"] == ["train"]
+    assert len(attempts) == 2
+    assert [note["step"] for note in fake.notes() if note["name"] == "Pendulum-v1-sac-seed1"] == [0]
     assert read_run(fake.runs / "Pendulum-v1-sac-seed0").metrics["step"] == [10 * n for n in range(1, 11)]
 
 
@@ -459,3 +500,12 @@ def test_a_signal_ends_the_trials_on_ray_with_a_checkpoint(cluster, fake):
     assert process.returncode == 130, out
     assert not any(alive(note["pid"]) for note in fake.notes())
     assert [(fake.runs / f"{note['name']}.log").read_text().endswith("saved\n") for note in fake.notes()] == [True] * 2
+
+
+@pytest.mark.filterwarnings("ignore")  # Ray's own
+def test_a_sweep_on_ray_trains_agents(cluster, fake):
+    fake.program = MNM
+    process = fake.in_process(seeds=(0, 1), steps=30, overrides=(TINY,), ray=cluster.address)
+    out, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, out
+    assert [trained_for_30_steps(run) for run in find_runs([fake.runs])] == [True, True]

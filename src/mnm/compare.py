@@ -126,7 +126,8 @@ class Comparison:
 
 def compare(command: Compare) -> int:
     """The exit code: 0, 2 bad input."""
-    from mnm.training.runs import RunError, find_runs
+    from mnm.training.runs import find_runs
+    from mnm.training.spec import RunError
 
     if not command.paths:
         return fail("name run folders, or a folder that holds runs, as in mnm compare runs")

@@ -93,7 +93,7 @@ def reproduce_deep(command: Reproduce, exact: Sequence[str], deep: Sequence[str]
     from mnm.sweeping.pools import LocalPool, cores
     from mnm.sweeping.trials import Record
     from mnm.training.environments import TaskError
-    from mnm.training.runs import RunError
+    from mnm.training.spec import RunError
 
     choice = Choice(command.envs, command.agents, command.seeds)
     try:
@@ -131,7 +131,7 @@ def load_deep(name: str) -> DeepFigure:
 
 def check_choice(command: Reproduce, sweeps: Mapping[str, Sequence[Sweep]]) -> None:
     """Refuse a choice that leaves nothing; tell which figures it leaves out."""
-    from mnm.training.runs import RunError
+    from mnm.training.spec import RunError
 
     if command.jobs is not None and command.jobs < 1:
         raise RunError(f"--jobs is {command.jobs}, but must be at least 1")
@@ -151,7 +151,7 @@ def table_of_runs(sweeps: Sequence[Sweep], scale: str) -> Table:
     """What is trained: each task and agent once, with its updates per real step and its updates in all."""
     from rich.table import Table
 
-    from mnm.sweeping.plan import arms, shown
+    from mnm.sweeping.plan import shown, variants
 
     table = Table(title=f"Runs at scale {scale}")
     for heading in ("task", "agent", "settings"):
@@ -160,14 +160,14 @@ def table_of_runs(sweeps: Sequence[Sweep], scale: str) -> Table:
         table.add_column(heading, justify="right")
     rows: dict[tuple[str, str, str], list[str]] = {}
     for sweep in sweeps:
-        for arm in (arm for env in sweep.envs for arm in arms(sweep, env)):
-            config, steps = arm.command.config, arm.command.steps
+        for variant in (variant for env in sweep.envs for variant in variants(sweep, env)):
+            config, steps = variant.command.config, variant.command.steps
             updates = (
                 getattr(config, "warmup_updates", 0) + max(0, steps - config.random_steps) * config.updates_per_step
             )
-            settings = shown(arm.flags) if arm.flags else ""
+            settings = shown(variant.flags) if variant.flags else ""
             numbers = [len(sweep.seeds), steps, config.updates_per_step, updates]
-            rows[arm.command.env, arm.agent, settings] = [f"{number:,}" for number in numbers]
+            rows[variant.command.env, variant.agent, settings] = [f"{number:,}" for number in numbers]
     for labels, texts in rows.items():
         table.add_row(*labels, *texts)
     return table
@@ -177,7 +177,7 @@ def write_all(command: Reproduce, exact: Sequence[str], deep: Mapping[str, Seque
     """Every figure's files, then the table of claims."""
     from mnm.figures import FIGURES
     from mnm.training.environments import TaskError
-    from mnm.training.runs import RunError
+    from mnm.training.spec import RunError
 
     verdicts: dict[str, list[Verdict]] = {}
     number, total, began = 0, len(exact) + len(deep), time.monotonic()
@@ -209,7 +209,8 @@ def write_one(
     """One figure's files: its label in the table of claims, its verdicts, its pictures."""
     from mnm.figures import load
     from mnm.figures.deep import DeepFigure
-    from mnm.training.runs import CONFIG, RunError, read_run
+    from mnm.training.runs import CONFIG, read_run
+    from mnm.training.spec import RunError
 
     figure = load(name)
     if not isinstance(figure, DeepFigure):

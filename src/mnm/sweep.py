@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import signal
 import time
 from collections import deque
@@ -86,13 +85,13 @@ def sweep(command: Sweep, program: tuple[str, ...] = MNM) -> int:
     from mnm.sweeping.pools import LocalPool, RayPool, cores
     from mnm.sweeping.trials import Record
     from mnm.training.environments import TaskError
-    from mnm.training.runs import RunError
+    from mnm.training.spec import RunError
 
     try:
         trials = plan(command)
         if command.dry_run:
             for trial in trials:
-                print(f"finished: {trial.folder}" if trial.finished else f"mnm {shlex.join(trial.arguments)}")
+                print(f"{'finished' if trial.finished else 'to train'}: {trial.folder}, {trial.spec.steps} steps")
             return 0
         records = [Record(trial) for trial in trials]
         command.runs.mkdir(parents=True, exist_ok=True)
@@ -122,6 +121,7 @@ def train_all(records: list[Record], pool: Pool) -> int:
 def supervise(records: list[Record], pool: Pool, changed: Callable[[Record], None], signals: list[int]) -> None:
     """Start what is not finished, as the pool has room, and follow it until all has ended or a signal has come."""
     from mnm.sweeping.trials import State
+    from mnm.training.spec import RunError
 
     waiting = deque(record for record in records if record.state is State.WAITING)
     started: dict[str, Record] = {}
@@ -130,8 +130,12 @@ def supervise(records: list[Record], pool: Pool, changed: Callable[[Record], Non
             while waiting and pool.has_room:
                 record = waiting.popleft()
                 record.expect_start()
-                pool.start(record.trial)
-                started[record.trial.name] = record
+                try:
+                    pool.start(record.trial)
+                    started[record.trial.name] = record
+                except RunError as error:  # its folder cannot be made
+                    record.end(str(error))
+                    changed(record)
             ended = pool.ended()
             for name, record in list(started.items()):
                 before = record.state, record.step

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, make_dataclass
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,13 +15,13 @@ from mnm.messages import fail
 from mnm.presets import preset
 from mnm.training.environments import TaskError
 from mnm.training.learner import Learner
-from mnm.training.runs import RunError, checked_folder, make_folder, read_run, revision, task_name
+from mnm.training.runs import checked_folder, delete, task_name, write_spec
 from mnm.training.saving import config_as_json
+from mnm.training.spec import RunError, RunSpec
 from mnm.training.work import go_on, work
 
 SCALES = ("paper", "cpu", "quick")
 SCALE = "cpu"
-PACKAGES = ("mnm-rl", "jax", "jaxlib", "equinox", "optax", "gymnasium", "mujoco", "numpy")
 
 
 @dataclass(frozen=True)
@@ -85,9 +84,11 @@ def run(algorithm: Algorithm, options: Options, config: AgentConfig) -> int:
     seeds = tuple(range(options.seed, options.seed + options.seeds))
     folders = [checked_folder(options.runs, f"{name}-seed{seed}", options.overwrite) for seed in seeds]
     learner = Learner(algorithm, config, options.env, seeds)
-    for seed, folder in zip(seeds, folders, strict=True):
-        make_folder(folder, described(algorithm, options, name, learner.config, seed))
-    return work(learner, folders, read_run(folders[0]).config)
+    specs = [run_spec(algorithm, options, name, learner.config, seed) for seed in seeds]
+    for folder, spec in zip(folders, specs, strict=True):
+        delete(folder)
+        write_spec(folder, spec)
+    return work(learner, folders, specs[0])
 
 
 def check(options: Options) -> None:
@@ -103,24 +104,17 @@ def check(options: Options) -> None:
         raise RunError("--wandb needs the package wandb, which is not installed: pip install wandb")
 
 
-def described(algorithm: Algorithm, options: Options, name: str, config: AgentConfig, seed: int) -> dict[str, Any]:
-    """Everything that a run depends on."""
-    return {
-        "algorithm": algorithm.name,
-        "env": options.env,
-        "seed": seed,
-        "name": name,
-        "seeds_together": list(range(options.seed, options.seed + options.seeds)),
-        "steps": options.steps,
-        "scale": options.scale,
-        "evaluate_every": options.evaluate_every,
-        "evaluation_episodes": options.evaluation_episodes,
-        "checkpoint_minutes": options.checkpoint_minutes,
-        "wandb": options.wandb,
-        "settings": config_as_json(config),
-        "versions": {name: version(name) for name in PACKAGES},
-        "revision": revision(),
-    }
+def run_spec(algorithm: Algorithm, options: Options, name: str, config: AgentConfig, seed: int) -> RunSpec:
+    """The run that the options ask for, with one of their seeds."""
+    own = ("env", "steps", "scale", "evaluate_every", "evaluation_episodes", "checkpoint_minutes", "wandb")
+    return RunSpec(
+        algorithm=algorithm.name,
+        seed=seed,
+        name=name,
+        seeds_together=tuple(range(options.seed, options.seed + options.seeds)),
+        settings=config_as_json(config),
+        **{each: getattr(options, each) for each in own},
+    )
 
 
 def preset_of(arguments: list[str]) -> tuple[str, str]:

@@ -114,7 +114,7 @@ def test_a_run_that_figures_share_is_the_same_in_all_of_them(tmp_path):
     for name in DEEP:
         for sweep in load(name).sweeps("cpu", ALL, tmp_path):
             for trial in plan(sweep):
-                assert begun.setdefault(trial.name, trial.begin) == trial.begin
+                assert begun.setdefault(trial.name, trial.spec) == trial.spec
     assert "DClawPoseRandom-v0-mbpo-seed2" in " ".join(begun)
 
 

@@ -24,7 +24,8 @@ from mnm.figures.base import Columns, Verdict, stacked, where
 from mnm.figures.deep import HALF_CHEETAH, PUSHER, DeepFigure, Grid, agents, tasks
 from mnm.figures.style import AGENT_COLOURS, STYLE
 from mnm.training.films import Frames, imagine, play, write_film
-from mnm.training.runs import Run, RunError
+from mnm.training.runs import Run
+from mnm.training.spec import RunError
 from mnm.training.work import trained
 
 OPTIMIST, RIVAL = "mnm_approx", "mbpo"

@@ -52,7 +52,7 @@ def line(record: Record) -> str:
     if record.why:
         parts.append(record.why)
     if record.step:
-        parts.append(f"step {record.step} of {record.trial.steps}, return {number(record.last_return)}")
+        parts.append(f"step {record.step} of {record.trial.spec.steps}, return {number(record.last_return)}")
     if record.seconds_left is not None:
         parts.append(f"{duration(record.seconds_left)} left")
     return ", ".join(parts)
@@ -90,7 +90,7 @@ def final_table(records: list[Record]) -> Table:
 def cells(record: Record) -> tuple[Text, Text, str, str]:
     """What both tables say of a trial."""
     state = Text(str(record.state), style=COLOURS.get(record.state, ""))
-    return Text(record.trial.name), state, f"{record.step}/{record.trial.steps}", number(record.last_return)
+    return Text(record.trial.name), state, f"{record.step}/{record.trial.spec.steps}", number(record.last_return)
 
 
 def print_report(records: list[Record]) -> None:

@@ -7,7 +7,6 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
@@ -17,54 +16,46 @@ from mnm.agents import ALGORITHMS
 from mnm.messages import nearest
 from mnm.sweep import Sweep
 from mnm.sweeping.trials import Trial
-from mnm.train import Options, check, command_of, described, preset_of
+from mnm.train import Options, check, command_of, preset_of, run_spec
 from mnm.training.environments import make
-from mnm.training.runs import RunError, read_run, task_name
+from mnm.training.runs import read_run, task_name
+from mnm.training.spec import RunError, RunSpec
 
 LABEL_LENGTH = 40
 OURS = ("env", "seed", "seeds", "runs", "name", "overwrite")
 """The options of `mnm train` that the sweep sets itself."""
 
 
-class Arm(NamedTuple):
-    """An agent on a task with its flags, and what `mnm train` is told for it: as written and as read."""
+class Variant(NamedTuple):
+    """An agent on a task with its flags, and the command of `mnm train` that they make."""
 
     agent: str
     flags: tuple[str, ...]
-    arguments: tuple[str, ...]
     command: Any
 
-    def trial(self, seed: int) -> Trial:
-        """The arm's run with a seed."""
-        env, runs = self.command.env, self.command.runs
-        name = f"{task_name(env)}-{self.agent}" + (f"-{label(self.flags)}" if self.flags else "")
-        begin = ("train", self.agent, "--env", env, "--seed", str(seed), *self.arguments, "--name", name)
-        return Trial(runs / f"{name}-seed{seed}", begin, self.command.steps)
-
-    def config(self, seed: int) -> dict[str, Any]:
-        """What that run writes into its config.json, as far as it decides the results."""
+    def spec(self, seed: int) -> RunSpec:
+        """The variant's run with a seed."""
+        name = f"{task_name(self.command.env)}-{self.agent}" + (f"-{label(self.flags)}" if self.flags else "")
         options = replace(self.command, seed=seed)
-        config = described(ALGORITHMS[self.agent], options, "", self.command.config, seed)
-        for name in ("name", "seeds_together", "checkpoint_minutes", "wandb", "versions", "revision"):
-            del config[name]
-        return json.loads(json.dumps(config | config.pop("settings")))
+        return run_spec(ALGORITHMS[self.agent], options, name, self.command.config, seed)
 
 
 def plan(command: Sweep) -> list[Trial]:
-    """All trials in the order of their start: first every arm with the first seed, so that all can soon be compared."""
+    """All trials in the order of their start: every variant with the first seed first, so that all soon compare."""
     check_lists(command)
-    chosen = [arm for env in command.envs for arm in arms(command, env)]
+    chosen = [variant for env in command.envs for variant in variants(command, env)]
     tell_left_out(command)
     for env in command.envs:
         make(env).close()
     trials: dict[str, Trial] = {}
     for seed in command.seeds:
-        for arm in chosen:
-            trial = arm.trial(seed)
+        for variant in chosen:
+            spec = variant.spec(seed)
+            trial = Trial(command.runs / spec.folder_name, spec)
             if trial.name in trials:
                 raise RunError(f"{trial.name} is asked for twice: name every task, agent, seed and override once")
             if trial.folder.exists():
-                refuse_other(trial, arm.config(seed))
+                refuse_other(trial)
             trials[trial.name] = trial
     return list(trials.values())
 
@@ -87,18 +78,18 @@ def check_lists(command: Sweep) -> None:
         raise RunError("--jobs does not go with --ray: there the cluster's CPUs decide how many run at once")
 
 
-def arms(command: Sweep, env: str) -> list[Arm]:
+def variants(command: Sweep, env: str) -> list[Variant]:
     """Every agent with every override whose flags it has; no two that are the same."""
-    chosen: list[Arm] = []
+    chosen: list[Variant] = []
     for override in command.overrides:
         flags = split(override)
         agents = [agent for agent in command.agents if not unknown(agent, flags)]
         for agent in agents or command.agents[:1]:  # flags that no agent has: the parser says what is wrong
-            arm = parsed(agent, flags, command, env)
+            variant = parsed(agent, flags, command, env)
             for other in chosen:
-                if other.agent == agent and other.config(0) == arm.config(0):
+                if other.agent == agent and other.spec(0).deciding() == variant.spec(0).deciding():
                     raise RunError(f"--overrides {shown(other.flags)} and {shown(flags)} are the same for {agent}")
-            chosen.append(arm)
+            chosen.append(variant)
     return chosen
 
 
@@ -137,8 +128,8 @@ def unknown(agent: str, flags: tuple[str, ...]) -> list[str]:
     return [flag for name, flag in settings(flags).items() if name not in known]
 
 
-def parsed(agent: str, flags: tuple[str, ...], command: Sweep, env: str) -> Arm:
-    """The arm, its flags read as `mnm train` reads them."""
+def parsed(agent: str, flags: tuple[str, ...], command: Sweep, env: str) -> Variant:
+    """The variant, its flags read as `mnm train` reads them."""
     for name in OURS:
         if name in settings(flags):
             raise RunError(f"--overrides {shown(flags)} sets --{name}, which the sweep sets itself")
@@ -154,7 +145,7 @@ def parsed(agent: str, flags: tuple[str, ...], command: Sweep, env: str) -> Arm:
     except SystemExit:  # the parser has explained what it refuses
         raise RunError(f"--overrides {shown(flags)}: mnm train {agent} does not take it") from None
     check(read)
-    return Arm(agent, flags, tuple(arguments), read)
+    return Variant(agent, flags, read)
 
 
 def label(flags: tuple[str, ...]) -> str:
@@ -164,10 +155,11 @@ def label(flags: tuple[str, ...]) -> str:
     return safe if safe == plain else f"{safe}-{hashlib.sha256(plain.encode()).hexdigest()[:6]}"
 
 
-def refuse_other(trial: Trial, asked: Mapping[str, Any]) -> None:
+def refuse_other(trial: Trial) -> None:
     """A run that is there already must be the one that is asked for: it would be skipped, or go on as it is."""
     config = read_run(trial.folder).config
     there = {**config, **config.get("settings", {})}
+    asked = json.loads(json.dumps(trial.spec.deciding()))  # as a file has it: lists for tuples
     for name, value in asked.items():
         if name in there and there[name] != value:
             raise RunError(

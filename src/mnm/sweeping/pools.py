@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from mnm.sweeping.trials import Trial, start, why_failed
-from mnm.training.runs import RunError
+from mnm.training.spec import RunError
 
 GRACE = 30.0
 """Seconds that a process has to save its checkpoint before it is killed."""
@@ -71,8 +71,9 @@ class LocalPool:
 
     def start(self, trial: Trial) -> None:
         """Start it on the first free core."""
-        core = self._places.pop(0)
+        core = self._places[0]
         self._running[trial.name] = start(trial, self._program, core=core), core
+        self._places.pop(0)
 
     def ended(self) -> dict[str, str]:
         """By exit code; their cores are free again."""

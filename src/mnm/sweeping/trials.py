@@ -15,7 +15,8 @@ from pathlib import Path
 
 from mnm.sweeping import guard
 from mnm.training.metrics import FILE as METRICS
-from mnm.training.runs import CONFIG, RunError, read_run
+from mnm.training.runs import CONFIG, read_run, write_spec
+from mnm.training.spec import RunError, RunSpec
 
 ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -33,11 +34,10 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Trial:
-    """One run: its folder and what `mnm` is told to begin it."""
+    """One run: its folder, and what it shall be."""
 
     folder: Path
-    begin: tuple[str, ...]
-    steps: int
+    spec: RunSpec
 
     @property
     def name(self) -> str:
@@ -54,20 +54,18 @@ class Trial:
         """Whether nothing is left to do."""
         return (self.folder / CONFIG).exists() and read_run(self.folder).finished
 
-    @property
-    def arguments(self) -> tuple[str, ...]:
-        """What `mnm` is told now: to begin, or to go on."""
-        return ("resume", str(self.folder)) if (self.folder / CONFIG).exists() else self.begin
-
 
 def start(
     trial: Trial, program: tuple[str, ...], *, core: int | None = None, patience: float = 0.0, cwd: str | None = None
 ) -> subprocess.Popen[bytes]:
     """The trial's process, on one core if one is named. The terminal's Ctrl-C does not reach it: we end it ourselves.
 
-    If another process is training the run, it fails after `patience` seconds.
+    It goes on with the run, from its beginning if there is no checkpoint yet. If another process is training the run,
+    it fails after `patience` seconds.
     """
-    arguments = trial.arguments
+    if not (trial.folder / CONFIG).exists():
+        write_spec(trial.folder, trial.spec)
+    arguments = ("resume", str(trial.folder))
     tie = ["-I", "-S", guard.__file__, str(os.getpid()), "-" if core is None else str(core), str(patience)]
     with trial.log.open("ab") as log:
         log.write(f"$ mnm {shlex.join(arguments)}\n".encode())
@@ -145,7 +143,7 @@ class Record:
         if self.state is not State.RUNNING or self.began is None or done <= 0:
             return None
         pace = (self._measured - self.began) / done
-        return max(0.0, (self.trial.steps - self.step) * pace - (time.monotonic() - self._measured))
+        return max(0.0, (self.trial.spec.steps - self.step) * pace - (time.monotonic() - self._measured))
 
     def last_lines(self, count: int = 10) -> list[str]:
         """The end of the log."""

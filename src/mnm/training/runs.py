@@ -7,26 +7,26 @@ episode's return), TensorBoard events, checkpoints and, at the end, agent.npz.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from mnm.training.metrics import FILE as METRICS
 from mnm.training.metrics import read_metrics
+from mnm.training.spec import KINDS, RunError, RunSpec, check_entries
 
 CONFIG = "config.json"
 AGENT = "agent.npz"
-NEEDED = {"algorithm": str, "env": str, "seed": int, "steps": int, "scale": str}
-"""What every run's configuration has, and of what kind."""
-
-
-class RunError(ValueError):
-    """A run that cannot be had or read as asked for; the message is one line."""
+NEEDED = {name: KINDS[name] for name in ("algorithm", "env", "seed", "steps", "scale")}
+"""What a run's configuration must have so that the run can be shown, and of what kind."""
+PACKAGES = ("mnm-rl", "jax", "jaxlib", "equinox", "optax", "gymnasium", "mujoco", "numpy")
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,11 @@ class Run:
     def name(self) -> str:
         """The folder's own name."""
         return self.folder.name
+
+    @property
+    def spec(self) -> RunSpec:
+        """What was asked for, in full."""
+        return RunSpec.from_json(self.config, self.folder / CONFIG)
 
     @property
     def algorithm(self) -> str:
@@ -85,15 +90,6 @@ def read_run(folder: Path) -> Run:
         raise RunError(f"{path} is no run's configuration: it holds no settings")
     check_entries(path, config, NEEDED)
     return Run(folder, config)
-
-
-def check_entries(path: Path, config: Mapping[str, Any], kinds: Mapping[str, type]) -> None:
-    """Refuse a configuration that lacks an entry, or has one of another kind."""
-    for name, kind in kinds.items():
-        if name not in config:
-            raise RunError(f"{path} is no run's configuration: it has no {name!r}")
-        if not isinstance(config[name], kind) or isinstance(config[name], bool) != (kind is bool):
-            raise RunError(f"{path}: {name} is {config[name]!r}, which is no {kind.__name__}")
 
 
 def find_runs(paths: Iterable[Path]) -> list[Run]:
@@ -144,12 +140,27 @@ def revision() -> str | None:
     return name if Path(top) / "src" / "mnm" == package else None
 
 
-def make_folder(folder: Path, config: Mapping[str, Any]) -> None:
-    """An empty run folder but for config.json."""
+@cache
+def provenance() -> dict[str, Any]:
+    """With what a run is made: the versions of the packages that decide its numbers, and the source's commit."""
+    return {"versions": {name: version(name) for name in PACKAGES}, "revision": revision()}
+
+
+def write_spec(folder: Path, spec: RunSpec) -> None:
+    """A run's folder with its config.json, which is whole or not there at all."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        unfinished = folder / f"{CONFIG}.{os.getpid()}"
+        unfinished.write_text(json.dumps(spec.as_json() | provenance(), indent=2) + "\n", encoding="utf-8")
+        unfinished.replace(folder / CONFIG)
+    except OSError as error:
+        raise RunError(f"{folder}: {error.strerror}") from error
+
+
+def delete(folder: Path) -> None:
+    """A run and all that it has learned, if it is there."""
     try:
         if folder.exists():
             shutil.rmtree(folder)
-        folder.mkdir(parents=True)
-        (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     except OSError as error:
         raise RunError(f"{folder}: {error.strerror}") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -96,7 +96,7 @@ def config_as_json(config: AgentConfig) -> dict[str, Any]:
     return {field.name: getattr(config, field.name) for field in fields(config) if field.name != "termination"}
 
 
-def config_from_json(algorithm: Algorithm, settings: dict[str, Any]) -> AgentConfig:
+def config_from_json(algorithm: Algorithm, settings: Mapping[str, Any]) -> AgentConfig:
     """The settings back, lists as tuples."""
     as_tuples = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
     kind: Any = type(algorithm.presets["cpu"])

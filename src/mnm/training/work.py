@@ -5,8 +5,9 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -24,21 +25,12 @@ from mnm.training.environments import TaskError
 from mnm.training.learner import Learner, Row
 from mnm.training.metrics import MetricsWriter, silent_event_threads
 from mnm.training.progress import Display
-from mnm.training.runs import AGENT, CONFIG, Run, RunError, check_entries, read_run
+from mnm.training.runs import AGENT, CONFIG, Run, read_run
 from mnm.training.saving import config_from_json, load
+from mnm.training.spec import RunError, RunSpec
 from mnm.training.watch import DivergedError, Watch, check_losses, check_numbers
 
 FAILED = 1
-NEEDED = {
-    "name": str,
-    "seeds_together": list,
-    "evaluate_every": int,
-    "evaluation_episodes": int,
-    "checkpoint_minutes": float,
-    "wandb": bool,
-    "settings": dict,
-}
-"""What a run must say so that it can go on, beside what every run says."""
 
 
 def go_on(folder: Path) -> int:
@@ -47,14 +39,14 @@ def go_on(folder: Path) -> int:
     Seeds that were trained together go on together.
     """
     run = read_run(folder)
-    check_entries(folder / CONFIG, run.config, NEEDED)
+    spec = run.spec
     if run.finished and (folder / AGENT).exists():
-        print(f"{folder} is finished: {run.config['steps']} steps")
+        print(f"{folder} is finished: {spec.steps} steps")
         return 0
     folders = [one.folder for one in _together(run)]
     learner = from_checkpoint(run) if has_checkpoints(folders) else _learner(run)
-    print(f"{folder}: going on from step {learner.steps} of {run.config['steps']}", flush=True)
-    return work(learner, folders, run.config)
+    print(f"{folder}: going on from step {learner.steps} of {spec.steps}", flush=True)
+    return work(learner, folders, spec)
 
 
 def from_checkpoint(run: Run) -> Learner:
@@ -75,15 +67,14 @@ def trained(folder: Path) -> Learner:
     return load(folder / AGENT, run.env) if (folder / AGENT).exists() else from_checkpoint(run)
 
 
-def work(learner: Learner, folders: Sequence[Path], config: Mapping[str, Any]) -> int:
+def work(learner: Learner, folders: Sequence[Path], spec: RunSpec) -> int:
     """Learn up to the run's last step; the exit code: 0, 1 failed, 128 and more when a signal stopped it."""
     writers = [MetricsWriter(folder, after=learner.steps) for folder in folders]
     watches = [Watch() for _ in folders]
     places = {seed: index for index, seed in enumerate(learner.seeds)}
-    send = _weights_and_biases(folders, config) if config.get("wandb") else None
+    send = _weights_and_biases(folders, spec) if spec.wandb else None
     saved_at = time.monotonic()
     saved_step = learner.steps
-    last = int(config["steps"])
 
     def on_row(seed: int, step: int, row: Row) -> None:
         index = places[seed]
@@ -108,21 +99,21 @@ def work(learner: Learner, folders: Sequence[Path], config: Mapping[str, Any]) -
             learner.save(folder / AGENT, index)
 
     def on_pause() -> bool:
-        if stopped or time.monotonic() - saved_at >= 60 * float(config["checkpoint_minutes"]):
+        if stopped or time.monotonic() - saved_at >= 60 * spec.checkpoint_minutes:
             save()
         return bool(stopped)
 
     with _signals() as stopped, silent_event_threads(), Display() as display:
         try:
             learner.learn(
-                last - learner.steps,
-                evaluate_every=int(config["evaluate_every"]),
-                evaluation_episodes=int(config["evaluation_episodes"]),
+                spec.steps - learner.steps,
+                evaluate_every=spec.evaluate_every,
+                evaluation_episodes=spec.evaluation_episodes,
                 on_row=on_row,
                 on_progress=display.progress,
                 on_pause=on_pause,
             )
-            if learner.steps >= last and not learner.warming_up:  # a signal that comes too late stops nothing
+            if learner.steps >= spec.steps and not learner.warming_up:  # a signal that comes too late stops nothing
                 stopped.clear()
                 save()
                 save_agents()
@@ -150,23 +141,21 @@ def work(learner: Learner, folders: Sequence[Path], config: Mapping[str, Any]) -
 
 def _together(run: Run) -> list[Run]:
     """The run and those that were trained with it as one program, in their order."""
-    seeds = run.config.get("seeds_together", [run.seed])
-    if run.seed not in seeds:
-        raise RunError(f"{run.folder / CONFIG}: seeds_together is {seeds}, without the run's own seed {run.seed}")
-    if len(seeds) == 1:
+    spec = run.spec
+    if len(spec.seeds_together) == 1:
         return [run]
-    return [read_run(run.folder.parent / f"{run.config['name']}-seed{seed}") for seed in seeds]
+    return [read_run(run.folder.parent / replace(spec, seed=seed).folder_name) for seed in spec.seeds_together]
 
 
 def _learner(run: Run) -> Learner:
     """A new learner as the run's configuration describes it."""
+    spec = run.spec
     try:
-        algorithm = ALGORITHMS[run.algorithm]
-        config = config_from_json(algorithm, run.config["settings"])
-        seeds = tuple(int(seed) for seed in run.config["seeds_together"])
+        algorithm = ALGORITHMS[spec.algorithm]
+        config = config_from_json(algorithm, spec.settings)
     except (KeyError, TypeError, ValueError, ConfigError) as error:
         raise RunError(f"{run.folder / CONFIG}: {type(error).__name__}: {error}") from error
-    return Learner(algorithm, config, run.env, seeds)
+    return Learner(algorithm, config, spec.env, spec.seeds_together)
 
 
 @contextmanager
@@ -190,11 +179,11 @@ def _signals() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def _weights_and_biases(folders: Sequence[Path], config: Mapping[str, Any]) -> Any:
+def _weights_and_biases(folders: Sequence[Path], spec: RunSpec) -> Any:
     import wandb
 
     runs = [
-        wandb.init(project="mnm", name=folder.name, config=dict(config), dir=str(folder), reinit="create_new")
+        wandb.init(project="mnm", name=folder.name, config=spec.as_json(), dir=str(folder), reinit="create_new")
         for folder in folders
     ]
     return lambda index, step, row: runs[index].log(dict(row), step=step)

@@ -1,0 +1,86 @@
+"""All that a run is asked to be, as one value: what its config.json holds, in both directions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+
+class RunError(ValueError):
+    """A run that cannot be had or read as asked for; the message is one line."""
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """One run of one seed. Its settings are the agent's, as JSON: reading them needs no agent."""
+
+    algorithm: str
+    env: str
+    seed: int
+    name: str
+    """Of its folder, without the seed."""
+    seeds_together: tuple[int, ...]
+    """The seeds that are trained as one program, this one among them."""
+    steps: int
+    scale: str
+    evaluate_every: int
+    evaluation_episodes: int
+    checkpoint_minutes: float
+    wandb: bool
+    settings: Mapping[str, Any]
+
+    @property
+    def folder_name(self) -> str:
+        """The name of the run's folder."""
+        return f"{self.name}-seed{self.seed}"
+
+    def as_json(self) -> dict[str, Any]:
+        """What config.json holds."""
+        return asdict(self) | {"seeds_together": list(self.seeds_together)}
+
+    @classmethod
+    def from_json(cls, config: Mapping[str, Any], path: Path) -> RunSpec:
+        """The inverse; what config.json holds besides is left out. `path` is its place, for messages."""
+        check_entries(path, config, KINDS)
+        entries = {name: config[name] for name in KINDS}
+        seeds = entries["seeds_together"]
+        if not all(isinstance(seed, int) for seed in seeds):
+            raise RunError(f"{path}: seeds_together is {seeds!r}, which is no list of whole numbers")
+        if entries["seed"] not in seeds:
+            raise RunError(f"{path}: seeds_together is {seeds}, without the run's own seed {entries['seed']}")
+        return cls(**entries | {"seeds_together": tuple(seeds)})
+
+    def deciding(self) -> dict[str, Any]:
+        """What decides the results, the settings among the rest."""
+        config = self.as_json()
+        for name in ("name", "seeds_together", "checkpoint_minutes", "wandb"):
+            del config[name]
+        return config | config.pop("settings")
+
+
+KINDS: dict[str, type] = {
+    "algorithm": str,
+    "env": str,
+    "seed": int,
+    "name": str,
+    "seeds_together": list,
+    "steps": int,
+    "scale": str,
+    "evaluate_every": int,
+    "evaluation_episodes": int,
+    "checkpoint_minutes": float,
+    "wandb": bool,
+    "settings": dict,
+}
+"""Of a specification's entries in JSON."""
+
+
+def check_entries(path: Path, config: Mapping[str, Any], kinds: Mapping[str, type]) -> None:
+    """Refuse a configuration that lacks an entry, or has one of another kind."""
+    for name, kind in kinds.items():
+        if name not in config:
+            raise RunError(f"{path} is no run's configuration: it has no {name!r}")
+        if not isinstance(config[name], kind) or isinstance(config[name], bool) != (kind is bool):
+            raise RunError(f"{path}: {name} is {config[name]!r}, which is no {kind.__name__}")
