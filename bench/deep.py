@@ -30,7 +30,7 @@ from mnm.agents.algorithm import AgentConfig, Algorithm, State, new_agents, trai
 from mnm.agents.classifier import AdversarialConfig
 from mnm.agents.world_model import ModelConfig, real_rows
 from mnm.replay import Replay, Transitions
-from mnm.sweeping.trials import THREADS, one_thread
+from mnm.sweeps.trials import THREADS, one_thread
 
 OBSERVATION_DIM, ACTION_DIM = 17, 6
 STORED, OBSERVED, UPDATES, ROUNDS = 50_000, 1_000, 20, 10

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from measure import report, seconds
 from mnm.figures.base import write_csv
-from mnm.figures.style import BLUE, ORANGE, STYLE
+from mnm.plotting.style import BLUE, ORANGE, STYLE
 from mnm.tabular import TabularMDP, random_grid, solve
 from mnm.tabular.mnm import solve_mnm
 from mnm.tabular.paper_tasks import stochastic_gridworld

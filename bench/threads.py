@@ -16,8 +16,8 @@ from deep import ACTION_DIM, LATE, OBSERVATION_DIM, first_rows, full_replay, obs
 from measure import report
 from mnm.agents import ALGORITHMS
 from mnm.agents.algorithm import new_agents, update_many
-from mnm.sweeping.pools import cores
-from mnm.sweeping.trials import THREADS, one_thread
+from mnm.sweeps.pools import cores
+from mnm.sweeps.trials import THREADS, one_thread
 
 ROUNDS, STORED, SECONDS = 3, 10_000, 15.0
 

@@ -17,10 +17,10 @@ from rich.console import Console
 
 from mnm.agents import ALGORITHMS
 from mnm.sweep import MNM, Sweep, shield_overrides, sweep
-from mnm.sweeping.display import duration, line, live_table
-from mnm.sweeping.plan import label, plan
-from mnm.sweeping.pools import cores
-from mnm.sweeping.trials import ONE_THREAD, Record, State, Trial, why_failed
+from mnm.sweeps.display import duration, line, live_table
+from mnm.sweeps.plan import label, plan
+from mnm.sweeps.pools import cores
+from mnm.sweeps.trials import ONE_THREAD, Record, State, Trial, why_failed
 from mnm.training.runs import find_runs, read_run, write_spec
 from mnm.training.saving import config_as_json
 from mnm.training.spec import RunError, RunSpec
@@ -358,7 +358,7 @@ def test_a_run_whose_folder_cannot_be_made_fails_and_stops_no_other(fake, capsys
             raise RunError(f"{folder}: No space left on device")
         write_spec(folder, spec)
 
-    monkeypatch.setattr("mnm.sweeping.trials.write_spec", write)
+    monkeypatch.setattr("mnm.sweeps.trials.write_spec", write)
     assert sweep(fake.asked(seeds=(0, 1), jobs=1), fake.program) == 1
     assert [note["name"] for note in fake.notes("end")] == ["Pendulum-v1-sac-seed1"]
     assert "Pendulum-v1-sac-seed0: No space left on device" in capsys.readouterr().out

@@ -10,8 +10,8 @@ import gymnasium as gym
 
 from mnm.agents import ALGORITHMS
 from mnm.agents.algorithm import AgentConfig, Algorithm, ConfigError
+from mnm.agents.scales import preset
 from mnm.messages import nearest
-from mnm.presets import preset
 from mnm.training.learner import Learner
 from mnm.training.saving import load
 

@@ -333,7 +333,7 @@ def draw(comparisons: Sequence[Comparison], metric: str, png: Path) -> None:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    from mnm.figures.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED, SKY, STYLE, YELLOW
+    from mnm.plotting.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED, SKY, STYLE, YELLOW
 
     palette = (BLUE, ORANGE, GREEN, RED, PURPLE, SKY, BLACK, YELLOW)
     agents = sorted({agent for one in comparisons for agent in one.groups})

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mnm.figures.base import Verdict
     from mnm.figures.deep import DeepFigure
     from mnm.sweep import Sweep
-    from mnm.sweeping.trials import Trial
+    from mnm.sweeps.trials import Trial
 
 GROUPS = ("exact", "deep")
 HEAD = ["figure", "claim", "paper", "measured", "holds"]
@@ -87,12 +87,12 @@ def reproduce(command: Reproduce) -> int:
 def reproduce_deep(command: Reproduce, exact: Sequence[str], deep: Sequence[str]) -> int:
     """Plan everything, train what is missing, then write all figures."""
     from mnm.agents.algorithm import ConfigError
+    from mnm.envs.adapter import TaskError
     from mnm.figures.deep import Choice
     from mnm.sweep import MNM, train_all
-    from mnm.sweeping.plan import plan
-    from mnm.sweeping.pools import LocalPool, cores
-    from mnm.sweeping.trials import Record
-    from mnm.training.environments import TaskError
+    from mnm.sweeps.plan import plan
+    from mnm.sweeps.pools import LocalPool, cores
+    from mnm.sweeps.trials import Record
     from mnm.training.spec import RunError
 
     choice = Choice(command.envs, command.agents, command.seeds)
@@ -151,7 +151,7 @@ def table_of_runs(sweeps: Sequence[Sweep], scale: str) -> Table:
     """What is trained: each task and agent once, with its updates per real step and its updates in all."""
     from rich.table import Table
 
-    from mnm.sweeping.plan import shown, variants
+    from mnm.sweeps.plan import shown, variants
 
     table = Table(title=f"Runs at scale {scale}")
     for heading in ("task", "agent", "settings"):
@@ -175,8 +175,8 @@ def table_of_runs(sweeps: Sequence[Sweep], scale: str) -> Table:
 
 def write_all(command: Reproduce, exact: Sequence[str], deep: Mapping[str, Sequence[Trial]]) -> int:
     """Every figure's files, then the table of claims."""
+    from mnm.envs.adapter import TaskError
     from mnm.figures import FIGURES
-    from mnm.training.environments import TaskError
     from mnm.training.spec import RunError
 
     verdicts: dict[str, list[Verdict]] = {}

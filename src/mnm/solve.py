@@ -141,7 +141,7 @@ def draw_report(report: Report, path: Path) -> None:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    from mnm.figures.style import STYLE
+    from mnm.plotting.style import STYLE
 
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(8.0, 4.0), layout="constrained")
@@ -161,7 +161,7 @@ def draw_report(report: Report, path: Path) -> None:
 
 
 def _draw_on_grid(figure: Any, report: Report, grid: Grid) -> None:
-    from mnm.figures.style import BLUE, draw_arrows, draw_grid, draw_values, grid_legend
+    from mnm.plotting.style import BLUE, draw_arrows, draw_grid, draw_values, grid_legend
     from mnm.tabular.grids import MOVES
 
     step = report.best
@@ -182,7 +182,7 @@ def _draw_on_grid(figure: Any, report: Report, grid: Grid) -> None:
 def _draw_as_matrices(figure: Any, report: Report) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    from mnm.figures.style import BLUE
+    from mnm.plotting.style import BLUE
     from mnm.tabular.evaluation import chain
 
     mdp, step = report.task.mdp, report.best

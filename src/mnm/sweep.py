@@ -16,8 +16,8 @@ import tyro
 from mnm.messages import fail
 
 if TYPE_CHECKING:
-    from mnm.sweeping.pools import Pool
-    from mnm.sweeping.trials import Record
+    from mnm.sweeps.pools import Pool
+    from mnm.sweeps.trials import Record
 
 MNM = ("-P", "-m", "mnm")
 """What Python is told so that it is the `mnm` command; -P: no file of the present folder hides a library."""
@@ -81,10 +81,10 @@ def sweep(command: Sweep, program: tuple[str, ...] = MNM) -> int:
     `program` is what Python runs, followed by the arguments of `mnm`.
     """
     from mnm.agents.algorithm import ConfigError
-    from mnm.sweeping.plan import plan
-    from mnm.sweeping.pools import LocalPool, RayPool, cores
-    from mnm.sweeping.trials import Record
-    from mnm.training.environments import TaskError
+    from mnm.envs.adapter import TaskError
+    from mnm.sweeps.plan import plan
+    from mnm.sweeps.pools import LocalPool, RayPool, cores
+    from mnm.sweeps.trials import Record
     from mnm.training.spec import RunError
 
     try:
@@ -106,8 +106,8 @@ def sweep(command: Sweep, program: tuple[str, ...] = MNM) -> int:
 
 def train_all(records: list[Record], pool: Pool) -> int:
     """Run them, show how they get on, report; the exit code: 0 all finished, 1 some failed, 128 + a signal."""
-    from mnm.sweeping.display import Display, print_report
-    from mnm.sweeping.trials import State
+    from mnm.sweeps.display import Display, print_report
+    from mnm.sweeps.trials import State
 
     with noted_signals() as signals, Display(records) as display:
         supervise(records, pool, display.changed, signals)
@@ -120,7 +120,7 @@ def train_all(records: list[Record], pool: Pool) -> int:
 
 def supervise(records: list[Record], pool: Pool, changed: Callable[[Record], None], signals: list[int]) -> None:
     """Start what is not finished, as the pool has room, and follow it until all has ended or a signal has come."""
-    from mnm.sweeping.trials import State
+    from mnm.sweeps.trials import State
     from mnm.training.spec import RunError
 
     waiting = deque(record for record in records if record.state is State.WAITING)

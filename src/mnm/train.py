@@ -11,9 +11,9 @@ import tyro
 
 from mnm.agents import ALGORITHMS
 from mnm.agents.algorithm import AgentConfig, Algorithm, ConfigError
+from mnm.agents.scales import preset
+from mnm.envs.adapter import TaskError
 from mnm.messages import fail
-from mnm.presets import preset
-from mnm.training.environments import TaskError
 from mnm.training.learner import Learner
 from mnm.training.runs import checked_folder, delete, task_name, write_spec
 from mnm.training.saving import config_as_json

@@ -34,6 +34,7 @@ from mnm.agents.classifier import (
     sample_real,
     update_model_and_classifier,
 )
+from mnm.agents.imagined import imagined as imagined_observations
 from mnm.agents.sac import SACState
 from mnm.agents.world_model import (
     PRIOR_ROWS,
@@ -46,7 +47,6 @@ from mnm.agents.world_model import (
     sample_experience,
     update_outcomes,
 )
-from mnm.analysis.rollouts import imagined as imagined_observations
 from mnm.networks import MLP
 from mnm.normalizer import Normalizer
 from mnm.replay import HELD_OUT_EVERY

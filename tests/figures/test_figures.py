@@ -6,8 +6,8 @@ import pytest
 from mnm.figures import FIGURES, load
 from mnm.figures.base import by_seed, read_csv, stacked, where, write_csv
 from mnm.figures.dynamics_transfer import DYNAMICS
+from mnm.tabular.from_data import LEARNERS
 from mnm.tabular.grids import open_grid
-from mnm.tabular.learned import LEARNERS
 from mnm.tabular.q_learning import METHODS
 
 QUICK = ["optimistic_dynamics", "aliased_model", "three_states", "comparing_objectives", "goal_reaching"]

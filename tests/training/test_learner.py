@@ -11,7 +11,7 @@ import pytest
 
 from agents.probes import the_statistics_are_those_of
 from mnm.agents import ALGORITHMS
-from mnm.training.environments import TaskError, episode_seed
+from mnm.envs.adapter import TaskError, episode_seed
 from mnm.training.learner import Learner
 
 the_statistics_of_a_run_are_those_of = partial(the_statistics_are_those_of, std_atol=1e-4)

@@ -10,8 +10,8 @@ import gymnasium as gym
 from rich.table import Table
 
 from mnm.envs import TASKS
+from mnm.envs.adapter import TaskError, make_env, picture
 from mnm.messages import console, fail
-from mnm.training.environments import TaskError, make_env, picture
 
 
 def describe(task: str | None, png: Path | None) -> int:

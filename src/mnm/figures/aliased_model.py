@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from mnm.figures.base import Columns, PaperFigure, Verdict, stacked, where
-from mnm.figures.style import ORANGE, draw_grid, draw_values, grid_legend
+from mnm.plotting.style import ORANGE, draw_grid, draw_values, grid_legend
 from mnm.tabular.aliased import plan_with_aliased_model, walk
 from mnm.tabular.evaluation import evaluate_policy
 from mnm.tabular.grids import Grid

@@ -17,7 +17,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from mnm.figures.style import BLACK, COLOURS, STYLE, draw_seeds
+from mnm.plotting.style import BLACK, COLOURS, STYLE, draw_seeds
 
 Columns = dict[str, NDArray]
 """A table in long format: columns of one length by name."""

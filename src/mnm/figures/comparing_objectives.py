@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from mnm.figures.base import Columns, PaperFigure, Verdict, stacked, where
-from mnm.figures.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED, SKY
+from mnm.plotting.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED, SKY
 from mnm.tabular.bounds import LADDER, ladder, model_return, vmbpo_upper_bound
 from mnm.tabular.mnm import joint_iteration_paper, joint_iteration_tight
 from mnm.tabular.paper_tasks import comparing_objectives

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from mnm.analysis.statistics import is_significant, permutation_p_value
 from mnm.figures.base import Columns, Verdict, stacked, where, write_figure
-from mnm.figures.style import AGENT_COLOURS
+from mnm.plotting.style import AGENT_COLOURS
 from mnm.sweep import Sweep
 from mnm.training.runs import Run
 

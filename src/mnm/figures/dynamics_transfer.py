@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from mnm.analysis.statistics import is_significant, permutation_p_value
 from mnm.figures.base import Columns, PaperFigure, Verdict, by_seed, stacked, where
-from mnm.figures.style import BLACK, BLUE, ORANGE, draw_grid, draw_seeds
+from mnm.plotting.style import BLACK, BLUE, ORANGE, draw_grid, draw_seeds
 from mnm.tabular.mnm import joint_iteration_paper
 from mnm.tabular.paper_tasks import GOAL, stochastic_gridworld
 from mnm.tabular.q_learning import METHODS, Run, learn

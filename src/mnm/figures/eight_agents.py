@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from mnm.figures.base import Columns, Verdict, where
 from mnm.figures.deep import PENDULUM, DeepFigure, Grid, agents, draw_agents, means, seeds_of
-from mnm.figures.style import BLACK
+from mnm.plotting.style import BLACK
 
 SOLVED = -200.0
 """A mean evaluation return at which the pole is swung up and stays there."""

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from mnm.figures.base import Columns, PaperFigure, Verdict, stacked, where
-from mnm.figures.style import BLACK, BLUE, ORANGE, RED
+from mnm.plotting.style import BLACK, BLUE, ORANGE, RED
 from mnm.tabular.bounds import (
     average,
     averaged_outside_bound,

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from mnm.analysis.statistics import is_significant, permutation_p_value, spread
 from mnm.figures.base import Columns, PaperFigure, Verdict, by_seed, draw_learning, stacked, where
-from mnm.tabular.learned import LEARNERS, learn_honestly
+from mnm.tabular.from_data import LEARNERS, learn_honestly
 from mnm.tabular.paper_tasks import stochastic_gridworld
 from mnm.tabular.solvers import optimal_return
 

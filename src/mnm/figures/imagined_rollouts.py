@@ -17,12 +17,12 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from mnm.analysis.diagnostics import WINDOW, windows
-from mnm.analysis.rollouts import imagined
+from mnm.agents.imagined import imagined
 from mnm.analysis.statistics import bootstrap_interval
+from mnm.diagnostics import WINDOW, windows
 from mnm.figures.base import Columns, Verdict, stacked, where
 from mnm.figures.deep import HALF_CHEETAH, PUSHER, DeepFigure, Grid, agents, tasks
-from mnm.figures.style import AGENT_COLOURS, STYLE
+from mnm.plotting.style import AGENT_COLOURS, STYLE
 from mnm.training.films import Frames, imagine, play, write_film
 from mnm.training.runs import Run
 from mnm.training.spec import RunError

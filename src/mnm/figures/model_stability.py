@@ -30,7 +30,7 @@ from mnm.figures.deep import (
     seeds_of,
     tasks,
 )
-from mnm.figures.style import AGENT_COLOURS, BLACK
+from mnm.plotting.style import AGENT_COLOURS, BLACK
 
 MODEL, LIKELIHOOD = "mnm_approx", "mbpo"
 WANDERED = 2.0

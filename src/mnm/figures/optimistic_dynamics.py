@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from mnm.figures.base import Columns, PaperFigure, Verdict, stacked, where
-from mnm.figures.style import BLUE, draw_arrows, draw_grid, grid_legend
+from mnm.plotting.style import BLUE, draw_arrows, draw_grid, grid_legend
 from mnm.tabular.grids import Grid
 from mnm.tabular.mdp import TabularMDP
 from mnm.tabular.mnm import joint_iteration_paper

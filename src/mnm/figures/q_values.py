@@ -25,7 +25,7 @@ from mnm.figures.deep import (
     seeds_of,
     tasks,
 )
-from mnm.figures.style import AGENT_COLOURS
+from mnm.plotting.style import AGENT_COLOURS
 
 AGENTS = ("mnm_approx", "mbpo")
 

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from mnm.analysis.statistics import is_significant, permutation_p_value, spread
 from mnm.figures.base import Columns, PaperFigure, Verdict, draw_learning
 from mnm.figures.gridworld_curves import SEEDS, final_returns, selected
-from mnm.figures.style import draw_grid, grid_legend
+from mnm.plotting.style import draw_grid, grid_legend
 from mnm.tabular.paper_tasks import stochastic_gridworld
 
 METHODS = ("MnM", "Q-learning", "VMBPO")

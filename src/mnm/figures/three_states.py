@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mnm.figures.base import Columns, PaperFigure, Verdict, stacked, where
-from mnm.figures.style import BLUE, COLOURS, GREEN, ORANGE, RED
+from mnm.plotting.style import BLUE, COLOURS, GREEN, ORANGE, RED
 from mnm.tabular.evaluation import evaluate_policy, return_variance
 from mnm.tabular.mdp import Floats, deterministic_policy
 from mnm.tabular.mnm import joint_iteration_paper

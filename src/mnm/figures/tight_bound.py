@@ -29,7 +29,7 @@ from mnm.figures.deep import (
     seeds_of,
     tasks,
 )
-from mnm.figures.style import AGENT_COLOURS
+from mnm.plotting.style import AGENT_COLOURS
 
 BOUNDS = ("mnm_tight", "mnm")
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mnm.figures import style
 from mnm.figures.base import Columns, where
+from mnm.plotting import style
 from mnm.training.runs import Run
 
 HUES = {

@@ -23,7 +23,7 @@ from mnm.tabular.mdp import Dynamics, Floats, TabularMDP, check_model, check_pol
 DIRECT_STATES = 500
 """Up to here an LU decomposition is quick for any chain; beyond, it is for those that mix slowly, such as grids."""
 SMALL = 2000
-"""Beyond this many states the compiled sweeps of sweeping.py solve and evaluate MDPs."""
+"""Beyond this many states the compiled sweeps of gauss_seidel.py solve and evaluate MDPs."""
 NEWTON_STEPS = 200
 
 
@@ -64,7 +64,7 @@ def evaluate(dynamics: Dynamics, rewards: Floats, policy: Floats, discount: floa
     if dynamics.num_states <= SMALL:
         return solve_linear(discount * chain(dynamics, policy), policy_rewards)
     # A chain is an MDP with one action: the sweeps that solve large MDPs evaluate it.
-    from mnm.tabular.sweeping import sweep_to_fixed_point
+    from mnm.tabular.gauss_seidel import sweep_to_fixed_point
 
     states = dynamics.num_states
     if (policy.max(axis=1) == 1.0).all():

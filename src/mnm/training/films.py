@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mnm.analysis.rollouts import imagined
+from mnm.agents.imagined import imagined
+from mnm.envs.adapter import Environment, episode_seed, make_env, picture
 from mnm.envs.posing import pose_of
-from mnm.training.environments import Environment, episode_seed, make_env, picture
 from mnm.training.learner import Learner, mode
 
 Frames = list[NDArray[np.uint8]]

@@ -30,9 +30,9 @@ from mnm.agents.algorithm import (
     update_many,
 )
 from mnm.agents.world_model import ModelConfig
-from mnm.analysis.diagnostics import Episode, diagnose
+from mnm.diagnostics import Episode, diagnose
+from mnm.envs.adapter import TaskError, episode_seed, make
 from mnm.replay import Replay, Transitions
-from mnm.training.environments import TaskError, episode_seed, make
 
 WARM_UP_CHUNK = 250
 """Updates of the model between two reports of progress."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from mnm.agents import ALGORITHMS
 from mnm.agents.algorithm import ConfigError
+from mnm.envs.adapter import TaskError
 from mnm.training.checkpoints import (
     CheckpointError,
     MismatchError,
@@ -21,7 +22,6 @@ from mnm.training.checkpoints import (
     restore_checkpoints,
     save_checkpoint,
 )
-from mnm.training.environments import TaskError
 from mnm.training.learner import Learner, Row
 from mnm.training.metrics import MetricsWriter, silent_event_threads
 from mnm.training.progress import Display

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from mnm.training.environments import Environment, Step, TaskError, episode_seed, make
+from mnm.envs.adapter import Environment, Step, TaskError, episode_seed, make
 
 BOX = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
 

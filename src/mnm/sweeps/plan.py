@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import tyro
 
 from mnm.agents import ALGORITHMS
+from mnm.envs.adapter import make
 from mnm.messages import nearest
 from mnm.sweep import Sweep
-from mnm.sweeping.trials import Trial
+from mnm.sweeps.trials import Trial
 from mnm.train import Options, check, command_of, preset_of, run_spec
-from mnm.training.environments import make
 from mnm.training.runs import read_run, task_name
 from mnm.training.spec import RunError, RunSpec
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mnm.messages import console
-from mnm.sweeping.trials import Record, State
+from mnm.sweeps.trials import Record, State
 
 COLOURS = {State.RUNNING: "blue", State.FINISHED: "green", State.FAILED: "red", State.STOPPED: "yellow"}
 LIVE_ORDER = (State.RUNNING, State.FAILED, State.WAITING, State.FINISHED, State.STOPPED)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from mnm.sweeping.trials import Trial, start, why_failed
+from mnm.sweeps.trials import Trial, start, why_failed
 from mnm.training.spec import RunError
 
 GRACE = 30.0

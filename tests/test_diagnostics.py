@@ -13,7 +13,7 @@ from mnm.agents import ALGORITHMS
 from mnm.agents.classifier import ratio_terms
 from mnm.agents.sac import SACState
 from mnm.agents.world_model import Statistics
-from mnm.analysis.diagnostics import (
+from mnm.diagnostics import (
     ROWS,
     WINDOW,
     Episode,

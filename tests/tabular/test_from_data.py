@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from mnm.tabular.learned import (
+from mnm.tabular.from_data import (
     LEARNERS,
     HonestSchedule,
     improve_model,

@@ -3,8 +3,8 @@
 import pytest
 
 from mnm.agents import ALGORITHMS
+from mnm.agents.scales import preset
 from mnm.api import configured
-from mnm.presets import preset
 from mnm.train import command_of, preset_of
 
 

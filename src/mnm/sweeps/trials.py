@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from mnm.sweeping import guard
+from mnm.sweeps import guard
 from mnm.training.metrics import FILE as METRICS
 from mnm.training.runs import CONFIG, read_run, write_spec
 from mnm.training.spec import RunError, RunSpec
