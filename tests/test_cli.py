@@ -21,9 +21,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mnm.cli
+from mnm.commands.reproduce import write_verdicts
 from mnm.figures import EXACT, FIGURES
 from mnm.figures.base import Verdict
-from mnm.reproduce import write_verdicts
 from mnm.tabular.evaluation import ConvergenceError
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
@@ -520,14 +520,14 @@ def test_an_iteration_that_does_not_converge_exits_with_1_and_one_line(run, nois
     def fail_to_converge(report):
         raise ConvergenceError("still moving")
 
-    monkeypatch.setattr("mnm.solve.Report.ladders", property(fail_to_converge))
+    monkeypatch.setattr("mnm.tabular.solution.Report.ladders", property(fail_to_converge))
     code, _, err = run("solve", noisy_map, *options)
     assert code == 1
     assert err == f"mnm: {noisy_map}: still moving\n"
 
 
 def test_interrupting_exits_with_130(run, noisy_map, monkeypatch):
-    monkeypatch.setattr("mnm.solve.solve_task", mock.Mock(side_effect=KeyboardInterrupt))
+    monkeypatch.setattr("mnm.tabular.solution.solve_task", mock.Mock(side_effect=KeyboardInterrupt))
     assert run("solve", noisy_map)[0] == 130
 
 

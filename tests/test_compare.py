@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from mnm.analysis.comparison import aggregates, compare_runs
 from mnm.analysis.statistics import permutation_p_value
-from mnm.compare import Compare, aggregates, compare, compare_runs
+from mnm.commands.compare import Compare, compare
 from mnm.training.runs import find_runs
 
 STEPS = (500, 1000)
@@ -310,6 +311,6 @@ def test_broken_runs_are_one_line(broken, message, tmp_path, capsys):
 
 
 def test_compare_is_quick_to_import():
-    code = "import sys, mnm.compare; print({'scipy', 'matplotlib', 'jax', 'tensorboardX'} & set(sys.modules))"
+    code = "import sys, mnm.commands.compare; print({'scipy', 'matplotlib', 'jax', 'tensorboardX'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)
     assert done.stdout == "set()\n"

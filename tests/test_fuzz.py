@@ -8,11 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import mnm.train
+import mnm.commands.train
 import mnm.training.work
 from mnm.agents import ALGORITHMS
 from mnm.cli import COMMANDS, run
-from mnm.train import SCALES, command_of, train
+from mnm.commands.train import train
+from mnm.training.options import SCALES, command_of
 
 WORDS = """
 Pendulum-v1 sac mnm_approx --env --steps --seed --seeds --scale quick cpu --name --runs --json --png
@@ -33,11 +34,11 @@ FREE = settings(
 def somewhere(tmp_path, monkeypatch):
     """An empty folder to stand in; what takes long is only begun."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(mnm.train, "work", lambda *_: 0)
-    monkeypatch.setattr(mnm.train, "Learner", Begun)
+    monkeypatch.setattr(mnm.commands.train, "work", lambda *_: 0)
+    monkeypatch.setattr(mnm.commands.train, "Learner", Begun)
     monkeypatch.setattr(mnm.training.work, "Learner", Begun)
     monkeypatch.setattr(mnm.training.work, "work", lambda *_: 0)
-    monkeypatch.setattr("mnm.sweep.supervise", lambda *_: None)
+    monkeypatch.setattr("mnm.sweeps.supervise.supervise", lambda *_: None)
     monkeypatch.setattr("mnm.cli.reproduce", lambda _: 0)
     return tmp_path
 

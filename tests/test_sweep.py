@@ -16,10 +16,12 @@ import tyro
 from rich.console import Console
 
 from mnm.agents import ALGORITHMS
-from mnm.sweep import MNM, Sweep, shield_overrides, sweep
+from mnm.commands.sweep import shield_overrides, sweep
 from mnm.sweeps.display import duration, line, live_table
 from mnm.sweeps.plan import label, plan
 from mnm.sweeps.pools import cores
+from mnm.sweeps.request import Sweep
+from mnm.sweeps.supervise import MNM
 from mnm.sweeps.trials import ONE_THREAD, Record, State, Trial, why_failed
 from mnm.training.runs import find_runs, read_run, write_spec
 from mnm.training.saving import config_as_json
@@ -104,7 +106,7 @@ class Fake:
         """The sweep as a process of its own, to be sent signals."""
         command = {name: str(value) if name == "runs" else value for name, value in vars(self.asked(**changes)).items()}
         code = (
-            "import json, sys, pathlib; from mnm.sweep import Sweep, sweep\n"
+            "import json, sys, pathlib; from mnm.sweeps.request import Sweep; from mnm.commands.sweep import sweep\n"
             "command, program = json.loads(sys.argv[1])\n"
             "command['runs'] = pathlib.Path(command['runs'])\n"
             "sys.exit(sweep(Sweep(**command), tuple(program)))"

@@ -10,7 +10,7 @@ import pytest
 
 import mnm
 from mnm.agents import ALGORITHMS
-from mnm.train import train
+from mnm.commands.train import train
 from mnm.training.metrics import read_metrics
 
 SMALL = ["--scale", "quick", "--random-steps", "60", "--evaluate-every", "50", "--evaluation-episodes", "1"]
@@ -174,7 +174,7 @@ def test_weights_and_biases_get_every_row(tmp_path, monkeypatch):
 
 
 def test_without_wandb_it_is_an_error_before_anything_begins(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("mnm.train.find_spec", lambda _: None)
+    monkeypatch.setattr("mnm.training.options.find_spec", lambda _: None)
     assert train(["sac", "--env", "Pendulum-v1", "--runs", str(tmp_path / "runs"), "--wandb"]) == 2
     assert "pip install wandb" in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()

@@ -11,8 +11,8 @@ import mnm  # noqa: F401 (makes the ids known)
 from mnm.agents import ALGORITHMS
 from mnm.api import configured
 from mnm.cli import run
+from mnm.commands.train import train
 from mnm.envs.posing import pose_of
-from mnm.train import train
 from mnm.training.films import imagine, play
 from mnm.training.learner import Learner
 

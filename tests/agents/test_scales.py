@@ -5,7 +5,7 @@ import pytest
 from mnm.agents import ALGORITHMS
 from mnm.agents.scales import preset
 from mnm.api import configured
-from mnm.train import command_of, preset_of
+from mnm.training.options import command_of, preset_of
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from mnm.analysis import statistics
+from mnm.analysis.comparison import COVERAGE
 from mnm.analysis.statistics import (
     bootstrap_interval,
     interquartile_mean,
@@ -17,7 +18,6 @@ from mnm.analysis.statistics import (
     probability_of_improvement,
     smallest_possible_p,
 )
-from mnm.compare import COVERAGE
 
 
 def normal(seed, size, mean=0.0):

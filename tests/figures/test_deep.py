@@ -10,13 +10,13 @@ import pytest
 
 from mnm.agents import ALGORITHMS
 from mnm.agents.imagined import imagined
+from mnm.commands.reproduce import Reproduce, reproduce
 from mnm.diagnostics import WINDOW
 from mnm.figures import DEEP, load
 from mnm.figures.base import ANSWERS, stacked, where
 from mnm.figures.deep import HALF_CHEETAH, MEASURED, PUSHER, SIZES, Choice, compared, curves
 from mnm.figures.imagined_rollouts import closer, forward
 from mnm.normalizer import Normalizer
-from mnm.reproduce import Reproduce, reproduce
 from mnm.sweeps.plan import plan
 from mnm.training.learner import Learner
 from mnm.training.runs import read_run

@@ -6,7 +6,7 @@ import shutil
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
-from mnm.report import Report, report
+from mnm.commands.report import Report, report
 from report.made import HOSTILE, make_results, make_run
 
 CHROMIUM = shutil.which("chromium")

@@ -18,7 +18,8 @@ import pytest
 
 from mnm.agents import ALGORITHMS
 from mnm.api import configured
-from mnm.train import resume, train
+from mnm.commands.resume import Resume, resume
+from mnm.commands.train import train
 from mnm.training import checkpoints
 from mnm.training.checkpoints import CheckpointError, MismatchError, restore_checkpoints, save_checkpoint
 from mnm.training.learner import Learner
@@ -346,7 +347,7 @@ def test_a_run_killed_twenty_times_ends_as_one_never_killed(env, tmp_path):
         command = ["resume", killed]
     config = json.loads((killed / "config.json").read_text())
     (killed / "config.json").write_text(json.dumps(config | {"checkpoint_minutes": 2.0}))
-    assert resume(killed) == 0
+    assert resume(Resume(killed)) == 0
     np.testing.assert_equal(measured(killed), measured(whole))
     assert (killed / "evaluations.csv").read_text() == (whole / "evaluations.csv").read_text()
     for one, two in zip(arrays(killed), arrays(whole), strict=True):
@@ -371,13 +372,13 @@ def test_an_unfinished_run_is_offered_and_a_finished_one_is_left(tmp_path, capsy
     short = arguments("Pendulum-v1", 20, tmp_path)
     assert train(short) == 0
     folder = tmp_path / "Pendulum-v1-sac-seed0"
-    assert resume(folder) == 0
+    assert resume(Resume(folder)) == 0
     assert "is finished" in capsys.readouterr().out
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"steps": 25}))
     assert train(short) == 2
     assert f"{folder} is unfinished: mnm resume {folder} goes on with it" in capsys.readouterr().err
-    assert resume(folder) == 0
+    assert resume(Resume(folder)) == 0
     assert measured(folder)["step"] == [20, 25]
 
 
@@ -400,12 +401,12 @@ def test_a_changed_configuration_is_refused_in_one_line(change, said, tmp_path, 
     path = folder / "config.json"
     path.write_text(json.dumps(change(json.loads(path.read_text()) | {"steps": 25})))
     capsys.readouterr()
-    assert resume(folder) == 2
+    assert resume(Resume(folder)) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert re.search(said, error)
 
 
 def test_resume_of_nothing(tmp_path, capsys):
-    assert resume(tmp_path) == 2
+    assert resume(Resume(tmp_path)) == 2
     assert "is no run" in capsys.readouterr().err

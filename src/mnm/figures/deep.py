@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from mnm.analysis.statistics import is_significant, permutation_p_value
 from mnm.figures.base import Columns, Verdict, stacked, where, write_figure
 from mnm.plotting.style import AGENT_COLOURS
-from mnm.sweep import Sweep
+from mnm.sweeps.request import Sweep
 from mnm.training.runs import Run
 
 HALF_CHEETAH, HOPPER, WALKER = "HalfCheetah-v4", "Hopper-v4", "Walker2d-v4"

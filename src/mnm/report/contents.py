@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mnm.compare import label_agents
+from mnm.analysis.comparison import label_agents
 from mnm.figures import EXACT, titles
 from mnm.figures.base import ANSWERS, Columns, Verdict, read_csv
 from mnm.training.runs import CONFIG, Run, read_run

@@ -10,7 +10,7 @@ import math
 import platform
 import shlex
 from base64 import b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -22,8 +22,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from mnm.compare import CompareError, Comparison, aggregates, compare_runs, different_versions, label_agents
-from mnm.report import Report
+from mnm.analysis.comparison import CompareError, Comparison, aggregates, compare_runs, different_versions, label_agents
 from mnm.report.contents import Contents, FoundFigure
 from mnm.report.plots import Plot, diagnostic_plots, figure_plots, not_measured, return_plots
 from mnm.training.runs import Run, revision
@@ -31,8 +30,8 @@ from mnm.training.runs import Run, revision
 PACKAGE = "mnm.report"
 
 
-def rendered(contents: Contents, command: Report) -> str:
-    """The document."""
+def rendered(contents: Contents, baseline: str | None, flags: Mapping[str, Sequence[object]]) -> str:
+    """The document; `flags` are those of the command that asked for it, for its last section."""
     environment = Environment(
         loader=PackageLoader(PACKAGE, ""),
         autoescape=True,
@@ -42,7 +41,7 @@ def rendered(contents: Contents, command: Report) -> str:
     )
     environment.filters["shown"] = shown
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
-    compared = comparisons(contents.runs, command.baseline)
+    compared = comparisons(contents.runs, baseline)
     scripts = [get_plotlyjs(), files(PACKAGE).joinpath("page.js").read_text(encoding="utf-8")]
     return environment.get_template("page.html").render(
         style=Markup(files(PACKAGE).joinpath("page.css").read_text(encoding="utf-8")),
@@ -56,14 +55,14 @@ def rendered(contents: Contents, command: Report) -> str:
             for run in contents.runs
             for film in contents.films.get(run.folder, ())
         ],
-        baseline=command.baseline,
+        baseline=baseline,
         comparisons=compared,
         aggregates=aggregates([comparison for _, comparison, _ in compared if comparison is not None]),
         versions=different_versions(contents.runs),
         runs=[
             {"number": number} | described(run, contents.labels[run.folder]) for number, run in enumerate(contents.runs)
         ],
-        made=how_made(contents.runs, command),
+        made=how_made(contents.runs, flags),
     )
 
 
@@ -141,16 +140,10 @@ def train_command(run: Run) -> str:
     return shlex.join(["mnm", "train", run.algorithm, *(f"--{name}={value}" for name, value in options.items())])
 
 
-def how_made(runs: Sequence[Run], command: Report) -> dict[str, str]:
+def how_made(runs: Sequence[Run], flags: Mapping[str, Sequence[object]]) -> dict[str, str]:
     """Command, versions and scales."""
-    named: dict[str, Sequence[object]] = {
-        "--results": [command.results],
-        "--runs": command.runs,
-        "--baseline": [command.baseline],
-        "--out": [command.out],
-    }
     own = revision()
-    words = [str(word) for flag, values in named.items() if any(values) for word in (flag, *values)]
+    words = [str(word) for flag, values in flags.items() if any(values) for word in (flag, *values)]
     made = {
         "Written": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         "Command": shlex.join(["mnm", "report", *words]),

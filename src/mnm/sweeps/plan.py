@@ -15,9 +15,9 @@ import tyro
 from mnm.agents import ALGORITHMS
 from mnm.envs.adapter import make
 from mnm.messages import nearest
-from mnm.sweep import Sweep
+from mnm.sweeps.request import Sweep
 from mnm.sweeps.trials import Trial
-from mnm.train import Options, check, command_of, preset_of, run_spec
+from mnm.training.options import Options, check, command_of, preset_of, run_spec
 from mnm.training.runs import read_run, task_name
 from mnm.training.spec import RunError, RunSpec
 

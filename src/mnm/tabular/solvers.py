@@ -111,7 +111,7 @@ def solve(mdp: TabularMDP, tolerance: float | None = None) -> Solution:
 
 
 def solve_by_sweeps(mdp: TabularMDP, rewards: Floats, tolerance: float | None, *, entropic: bool) -> Solution:
-    """The fixed point of max_a [ rewards + discount E_p V ], or with log E_p exp V if `entropic`; see gauss_seidel.py."""
+    """The fixed point of max_a [ rewards + discount E_p V ], or with log E_p exp V if `entropic`: gauss_seidel.py."""
     from mnm.tabular.gauss_seidel import sweep_to_fixed_point  # compiles kernels, which small MDPs do not need
 
     tolerance = checked_tolerance(tolerance, rewards, mdp.discount)

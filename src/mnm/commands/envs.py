@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
-from rich.table import Table
+import tyro
 
 from mnm.envs import TASKS
 from mnm.envs.adapter import TaskError, make_env, picture
 from mnm.messages import console, fail
 
+if TYPE_CHECKING:
+    from rich.table import Table
 
-def describe(task: str | None, png: Path | None) -> int:
+
+@dataclass(frozen=True)
+class Envs:
+    """List the paper's tasks, describe one, or draw it.
+
+    Examples: mnm envs; mnm envs mnm/DClawTurnRandom-v0 --png claw.png
+    """
+
+    id: tyro.conf.Positional[str | None] = None
+    """One task: any id that Gymnasium knows."""
+    png: Path | None = None
+    """Write a picture of the task's first state here."""
+
+
+def envs(command: Envs) -> int:
     """The exit code: 0, 1 failed, 2 bad input."""
+    task, png = command.id, command.png
     if task is None:
         if png is not None:
             return fail("--png draws one task: name it, as in mnm envs mnm/DClawTurnRandom-v0 --png claw.png")
@@ -41,6 +59,8 @@ def describe(task: str | None, png: Path | None) -> int:
 
 def table() -> Table:
     """All tasks of the paper."""
+    from rich.table import Table
+
     shown = Table(box=None, header_style="bold")
     for heading in ("id", "observation", "action", "horizon", "reward", "from"):
         shown.add_column(heading, no_wrap=heading == "id")

@@ -1,4 +1,4 @@
-"""`mnm train AGENT --env ID`: one run, or several seeds at once, each in a folder of its own."""
+"""What a run needs besides the agent's settings; from flags, or an override of a sweep, to a run's specification."""
 
 from __future__ import annotations
 
@@ -9,18 +9,14 @@ from typing import Annotated, Any
 
 import tyro
 
-from mnm.agents import ALGORITHMS
-from mnm.agents.algorithm import AgentConfig, Algorithm, ConfigError
+from mnm.agents.algorithm import AgentConfig, Algorithm
 from mnm.agents.scales import preset
-from mnm.envs.adapter import TaskError
-from mnm.messages import fail
-from mnm.training.learner import Learner
-from mnm.training.runs import checked_folder, delete, task_name, write_spec
 from mnm.training.saving import config_as_json
 from mnm.training.spec import RunError, RunSpec
-from mnm.training.work import go_on, work
 
 SCALES = ("paper", "cpu", "quick")
+
+
 SCALE = "cpu"
 
 
@@ -52,43 +48,6 @@ class Options:
     """Delete a finished or broken run of the same name first."""
     wandb: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Send the metrics to Weights & Biases too (needs the package wandb)."""
-
-
-def train(arguments: list[str]) -> int:
-    """Parse, check, run; the exit code: 0, 1 failed, 2 bad input."""
-    try:
-        command = tyro.extras.subcommand_cli_from_dict(
-            {name: command_of(algorithm, *preset_of(arguments)) for name, algorithm in ALGORITHMS.items()},
-            prog="mnm train",
-            description="Train an agent on a Gymnasium task with continuous observations and bounded actions.",
-            args=arguments,
-            config=(tyro.conf.OmitArgPrefixes,),
-        )
-        return run(command.algorithm, command, command.config)
-    except (ConfigError, TaskError, RunError) as error:
-        return fail(str(error))
-
-
-def resume(folder: Path) -> int:
-    """`mnm resume`."""
-    try:
-        return go_on(folder)
-    except (ConfigError, TaskError, RunError) as error:
-        return fail(str(error))
-
-
-def run(algorithm: Algorithm, options: Options, config: AgentConfig) -> int:
-    """Make the folders, train."""
-    check(options)
-    name = options.name if options.name is not None else f"{task_name(options.env)}-{algorithm.name}"
-    seeds = tuple(range(options.seed, options.seed + options.seeds))
-    folders = [checked_folder(options.runs, f"{name}-seed{seed}", options.overwrite) for seed in seeds]
-    learner = Learner(algorithm, config, options.env, seeds)
-    specs = [run_spec(algorithm, options, name, learner.config, seed) for seed in seeds]
-    for folder, spec in zip(folders, specs, strict=True):
-        delete(folder)
-        write_spec(folder, spec)
-    return work(learner, folders, specs[0])
 
 
 def check(options: Options) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from mnm.figures.base import Verdict
     from mnm.figures.deep import DeepFigure
-    from mnm.sweep import Sweep
+    from mnm.sweeps.request import Sweep
     from mnm.sweeps.trials import Trial
 
 GROUPS = ("exact", "deep")
@@ -89,9 +89,9 @@ def reproduce_deep(command: Reproduce, exact: Sequence[str], deep: Sequence[str]
     from mnm.agents.algorithm import ConfigError
     from mnm.envs.adapter import TaskError
     from mnm.figures.deep import Choice
-    from mnm.sweep import MNM, train_all
     from mnm.sweeps.plan import plan
     from mnm.sweeps.pools import LocalPool, cores
+    from mnm.sweeps.supervise import MNM, train_all
     from mnm.sweeps.trials import Record
     from mnm.training.spec import RunError
 

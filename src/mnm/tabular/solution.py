@@ -1,10 +1,9 @@
-"""`mnm solve`: what there is to know about a finite MDP, as numbers, a table and a picture."""
+"""A finite MDP solved: the optimal value, MnM's policy and its value, the ladder of bounds."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,11 @@ import numpy as np
 from mnm.tabular.bounds import LADDER, average, ladder
 from mnm.tabular.evaluation import evaluate_policy
 from mnm.tabular.files import InputError, Task
-from mnm.tabular.grids import ARROWS, Grid
+from mnm.tabular.grids import ARROWS
 from mnm.tabular.mdp import TabularMDP, first_index, suggested_offset
 from mnm.tabular.mnm import JointStep, solve_mnm, solve_tight
 
 LARGEST_PRINTED_POLICY = 40
-LARGEST_DRAWN_MDP = 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,75 +132,3 @@ def policy_lines(task: Task, actions: np.ndarray) -> list[str]:
     if symbols.size > 80 * 80:
         return [f"({len(symbols)} by {len(symbols[0])} cells: too large to print; --json has them all)"]
     return [" ".join(row) for row in symbols]
-
-
-def draw_report(report: Report, path: Path) -> None:
-    """The picture: the policy over its values, and what MnM's model adds to the real dynamics."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    from mnm.plotting.style import STYLE
-
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(8.0, 4.0), layout="constrained")
-        if report.task.grid is not None:
-            _draw_on_grid(figure, report, report.task.grid)
-        elif report.task.mdp.num_states <= LARGEST_DRAWN_MDP:
-            _draw_as_matrices(figure, report)
-        else:
-            raise InputError(
-                f"--png: {report.task.name} has {report.task.mdp.num_states} states; pictures are drawn for grids, "
-                f"and for other MDPs of up to {LARGEST_DRAWN_MDP} states"
-            )
-        try:
-            figure.savefig(path, format="png")
-        except OSError as error:
-            raise InputError(f"--png {path}: {error.strerror or error}") from None
-
-
-def _draw_on_grid(figure: Any, report: Report, grid: Grid) -> None:
-    from mnm.plotting.style import BLUE, draw_arrows, draw_grid, draw_values, grid_legend
-    from mnm.tabular.grids import MOVES
-
-    step = report.best
-    policy_axes, model_axes = figure.subplots(1, 2)
-    draw_grid(policy_axes, grid)
-    image = draw_values(policy_axes, grid, evaluate_policy(report.task.mdp, step.policy))
-    figure.colorbar(image, ax=policy_axes, label="value of MnM's policy", shrink=0.8)
-    draw_arrows(policy_axes, grid, MOVES[step.policy.argmax(axis=1)], 0.6, "white")
-    policy_axes.set_title(f"MnM's policy\nreturn {report.return_of(step):.4g} (optimal {report.optimal_return:.4g})")
-    draw_grid(model_axes, grid)
-    longest = draw_arrows(model_axes, grid, grid.added_displacement(step.model), 0.8, BLUE)
-    exact = "the dynamics are deterministic:\nMnM's model is exact"
-    added = f"what MnM's model adds\n(longest arrow: {longest:.2g} cells a step)"
-    model_axes.set_title(added if longest > 1e-12 else exact)
-    figure.legend(handles=grid_legend(arrows=True), loc="outside lower center", ncols=3)
-
-
-def _draw_as_matrices(figure: Any, report: Report) -> None:
-    from matplotlib.ticker import MaxNLocator
-
-    from mnm.plotting.style import BLUE
-    from mnm.tabular.evaluation import chain
-
-    mdp, step = report.task.mdp, report.best
-    values_axes, model_axes = figure.subplots(1, 2)
-    values = evaluate_policy(mdp, step.policy)
-    values_axes.bar(np.arange(mdp.num_states), values, color=BLUE)
-    if mdp.num_states <= LARGEST_PRINTED_POLICY:
-        for state, (value, action) in enumerate(zip(values, step.policy.argmax(axis=1), strict=True)):
-            values_axes.annotate(str(action), (state, value), ha="center", va="bottom", fontsize=7)
-    values_axes.set(xlabel="state", ylabel="value of MnM's policy", title="values, with the chosen action's number")
-    values_axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    added = (chain(step.model, step.policy) - chain(mdp.dynamics, step.policy)).toarray()
-    largest = max(float(np.abs(added).max()), 1e-12)
-    image = model_axes.imshow(added, cmap="PuOr", vmin=-largest, vmax=largest)
-    model_axes.grid(visible=False)
-    model_axes.set(
-        xlabel="next state",
-        ylabel="state",
-        title="what MnM's model adds to the\nprobabilities, under its policy",
-    )
-    for axis in (model_axes.xaxis, model_axes.yaxis):
-        axis.set_major_locator(MaxNLocator(integer=True))
-    figure.colorbar(image, ax=model_axes, shrink=0.8)

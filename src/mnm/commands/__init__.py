@@ -1,0 +1,1 @@
+"""The commands, one file each; `mnm.cli` alone imports them."""

@@ -1,0 +1,226 @@
+"""`mnm compare`: what the seeds of several agents say about them, per environment, and how surely."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from mnm.analysis.statistics import (
+    is_exact,
+    smallest_possible_p,
+)
+from mnm.messages import console, fail
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+from mnm.analysis.comparison import (
+    Aggregate,
+    CompareError,
+    Comparison,
+    aggregates,
+    compare_runs,
+    configuration,
+    curve,
+    different_versions,
+    number_of_seeds,
+    unmeasured,
+)
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Compare agents over seeds: means, intervals, and tests against a baseline, per environment.
+
+    Larger values of the metric count as better. Example: mnm compare runs --baseline sac --png curves.png
+    """
+
+    paths: tyro.conf.Positional[tuple[Path, ...]]
+    """Run folders, or folders that hold runs (a sweep's)."""
+    baseline: str | None = None
+    """The agent that the others are tested against."""
+    metric: str = "return"
+    """A column of metrics.csv."""
+    at: int | None = None
+    """Compare at this step; by default at the last one that all runs of the environment have reached."""
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Print JSON instead of tables: all numbers, and the curves."""
+    png: Path | None = None
+    """Draw the sample-efficiency curves here: one panel per environment."""
+
+
+def compare(command: Compare) -> int:
+    """The exit code: 0, 2 bad input."""
+    from mnm.training.runs import find_runs
+    from mnm.training.spec import RunError
+
+    if not command.paths:
+        return fail("name run folders, or a folder that holds runs, as in mnm compare runs")
+    try:
+        runs = find_runs(command.paths)
+        comparisons = compare_runs(runs, command.metric, command.at, command.baseline)
+        notes = [*unmeasured(runs), *different_versions(runs)]
+        if command.png is not None:
+            draw(comparisons, command.metric, command.png)
+    except (CompareError, RunError) as error:
+        return fail(str(error))
+    if command.json:
+        print(json.dumps(_without_nan(as_json(comparisons, command.metric, notes)), allow_nan=False))
+        return 0
+    print_report(console(markup=False), comparisons, command.metric, notes)
+    if command.png is not None:
+        print(f"curves: {command.png}")
+    return 0
+
+
+def as_json(comparisons: Sequence[Comparison], metric: str, notes: list[str]) -> dict[str, Any]:
+    """All numbers."""
+    return {
+        "metric": metric,
+        "environments": [_comparison_as_json(one) for one in comparisons],
+        "aggregate": [asdict(one) for one in aggregates(comparisons)],
+        "warnings": notes,
+    }
+
+
+def print_report(console: Console, comparisons: Sequence[Comparison], metric: str, notes: list[str]) -> None:
+    """A table per environment, the aggregate, and below each what to beware of."""
+    for one in comparisons:
+        console.print(table(one, metric))
+        _print_warnings(one.warnings)
+        print()
+    found = aggregates(comparisons)
+    if found:
+        console.print(aggregate_table(found, len(comparisons)))
+    _print_warnings(notes)
+
+
+def table(one: Comparison, metric: str) -> Table:
+    """The agents of one environment."""
+    from rich.table import Table
+
+    runs = sum(len(group.runs) for group in one.groups.values())
+    last = f" (the last that all {runs} runs have reached)" if one.step == one.steps[-1] else ""
+    shown = Table(title=f"{one.env}: {metric} at step {one.step}{last}", title_justify="left", header_style="bold")
+    shown.add_column("agent", overflow="fold")
+    for heading in ("seeds", "mean", "IQM [95 % interval]"):
+        shown.add_column(heading, justify="right")
+    if one.baseline is not None:
+        shown.add_column(f"P(better than {one.baseline.agent})", justify="right")
+        shown.add_column("p, one-sided", justify="right")
+    for row in one.scores:
+        cells = [row.agent, str(row.seeds), _number(row.mean), _with_interval(row.iqm, row.low, row.high)]
+        if one.baseline is not None:
+            is_baseline = row.agent == one.baseline.agent
+            cells += ["baseline", ""] if is_baseline else [_share(row.probability_of_improvement), _share(row.p_value)]
+        shown.add_row(*cells)
+    return shown
+
+
+def aggregate_table(found: Sequence[Aggregate], environments: int) -> Table:
+    """The agents over all environments."""
+    from rich.table import Table
+
+    shown = Table(title="Mean over environments", title_justify="left", header_style="bold")
+    shown.add_column("agent", overflow="fold")
+    shown.add_column("environments", justify="right")
+    shown.add_column("P(better than the baseline) [95 % interval]", justify="right")
+    for one in found:
+        interval = f" [{one.low:.2f}, {one.high:.2f}]" if isfinite(one.low) else ""
+        cells = (f"{one.environments} of {environments}", f"{one.probability_of_improvement:.2f}{interval}")
+        shown.add_row(one.agent, *cells)
+    return shown
+
+
+def draw(comparisons: Sequence[Comparison], metric: str, png: Path) -> None:
+    """Sample efficiency: the interquartile mean over seeds against real steps, with its interval as a band."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    from mnm.plotting.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED, SKY, STYLE, YELLOW
+
+    palette = (BLUE, ORANGE, GREEN, RED, PURPLE, SKY, BLACK, YELLOW)
+    agents = sorted({agent for one in comparisons for agent in one.groups})
+    across = min(3, len(comparisons))
+    down = -(-len(comparisons) // across)
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(4.5 * across, 3.4 * down), layout="constrained")
+        panels = figure.subplots(down, across, squeeze=False).ravel()
+        for panel, one in zip(panels, comparisons, strict=False):
+            for agent, group in one.groups.items():
+                number = agents.index(agent)
+                colour = palette[number % len(palette)]
+                dashes = ("-", "--", ":")[number // len(palette) % 3]
+                middle, low, high = curve(group)
+                label = f"{agent} ({number_of_seeds(len(group.runs))})"
+                panel.plot(one.steps, middle, label=label, color=colour, linestyle=dashes, marker="o", markersize=2.5)
+                panel.fill_between(one.steps, low, high, color=colour, alpha=0.2, linewidth=0)
+            panel.axvline(one.step, color="0.6", linewidth=1, linestyle=":")
+            panel.set(title=one.env, xlabel="real steps", ylabel=f"{metric}, IQM and 95 % interval")
+            panel.legend()
+        for panel in panels[len(comparisons) :]:
+            panel.remove()
+        try:
+            png.parent.mkdir(parents=True, exist_ok=True)
+            figure.savefig(png, format="png")
+        except OSError as error:
+            raise CompareError(f"--png {png}: {error.strerror or error}") from None
+
+
+def _comparison_as_json(one: Comparison) -> dict[str, Any]:
+    rows = []
+    for row, group in zip(one.scores, one.groups.values(), strict=True):
+        middle, low, high = curve(group).tolist()
+        found = asdict(row) | {
+            "algorithm": group.runs[0].algorithm,
+            "configuration": configuration(group.runs[0]),
+            "runs": [
+                {"folder": str(run.folder), "seed": run.seed, "score": float(value)}
+                for run, value in zip(group.runs, group.scores, strict=True)
+            ],
+            "curve": {"step": one.steps, "iqm": middle, "low": low, "high": high},
+        }
+        if one.baseline is not None and group is not one.baseline:
+            numbers = len(group.runs), len(one.baseline.runs)
+            found |= {"p_value_is_exact": is_exact(*numbers), "smallest_possible_p": smallest_possible_p(*numbers)}
+        rows.append(found)
+    baseline = one.baseline.agent if one.baseline is not None else None
+    return {"env": one.env, "step": one.step, "baseline": baseline, "agents": rows, "warnings": one.warnings}
+
+
+def _without_nan(value: Any) -> Any:
+    """JSON has no nan and no infinity: they become null."""
+    if isinstance(value, dict):
+        return {name: _without_nan(entry) for name, entry in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(entry) for entry in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
+
+
+def _print_warnings(warnings: Iterable[str]) -> None:
+    for warning in warnings:
+        print(f"warning: {warning}")
+
+
+def _number(value: float) -> str:
+    if not isfinite(value):
+        return "-"
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def _with_interval(value: float, low: float, high: float) -> str:
+    return f"{_number(value)} [{_number(low)}, {_number(high)}]" if isfinite(low) else _number(value)
+
+
+def _share(value: float) -> str:
+    """A probability with three digits, or more where it is small."""
+    if not isfinite(value):
+        return "-"
+    return f"{value:.3f}" if value >= 0.001 or value == 0 else f"{value:.1e}"

@@ -1,0 +1,65 @@
+"""`mnm render`: a film of a trained agent."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import tyro
+
+from mnm.messages import fail
+
+
+@dataclass(frozen=True)
+class Render:
+    """Write a film of a run's policy; beside it, for an agent with a model, what the model imagines.
+
+    The imagined film starts in the same state and takes the same actions: where it runs ahead of the real one, the
+    dynamics are optimistic.
+    Example: mnm render runs/HalfCheetah-v4-mnm_approx-seed0 --out cheetah.gif
+    """
+
+    run: tyro.conf.Positional[Path]
+    """The run's folder."""
+    out: Path = Path("run.gif")
+    """The film: .gif, or .mp4 (which needs pip install imageio-ffmpeg)."""
+    steps: int = 200
+    """The film's length."""
+    seed: int = 0
+    """Decides where the episode starts."""
+
+
+def render(command: Render) -> int:
+    """`mnm render`."""
+    if command.steps < 1 or command.seed < 0:
+        return fail(f"--steps is {command.steps} and --seed {command.seed}: at least 1, and 0 or more")
+    if command.out.suffix not in (".gif", ".mp4"):
+        return fail(f"--out {command.out}: a film ends in .gif or .mp4")
+
+    from mnm.training.films import imagine, play, write_film
+    from mnm.training.work import trained
+
+    try:
+        learner = trained(command.run)
+        take = play(learner, command.steps, command.seed)
+        imagined = imagine(learner, take)
+    except ValueError as error:
+        return fail(str(error))
+    frames = [np.hstack(pair) for pair in zip(take.frames, imagined, strict=False)] if imagined else take.frames
+    try:
+        command.out.parent.mkdir(parents=True, exist_ok=True)
+        write_film(command.out, frames)
+    except (OSError, ValueError, ImportError) as error:
+        return fail(f"--out {command.out}: {' '.join(str(error).split())}")
+    told = ", real left, imagined right" if imagined else ""
+    print(f"{command.out}: {len(frames)} frames{told}")
+    if len(frames) < len(take.frames):
+        print(
+            f"mnm: the model left the range of numbers after {len(frames)} steps: the film ends there", file=sys.stderr
+        )
+    if not imagined and hasattr(learner.state, "world"):
+        print(f"mnm: {learner.task_name} cannot be drawn from an observation: the real film alone", file=sys.stderr)
+    learner.close()
+    return 0

@@ -1,0 +1,34 @@
+"""`mnm resume RUN`: go on with a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from mnm.messages import fail
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Go on with an unfinished run from its last checkpoint, exactly as if it had never stopped.
+
+    Example: mnm resume runs/Pendulum-v1-mnm_approx-seed0
+    """
+
+    run: tyro.conf.Positional[Path]
+    """The run's folder."""
+
+
+def resume(command: Resume) -> int:
+    """The exit code: 0, 1 failed, 2 bad input, 128 + the signal that stopped it."""
+    from mnm.agents.algorithm import ConfigError
+    from mnm.envs.adapter import TaskError
+    from mnm.training.spec import RunError
+    from mnm.training.work import go_on
+
+    try:
+        return go_on(command.run)
+    except (ConfigError, TaskError, RunError) as error:
+        return fail(str(error))

@@ -1,0 +1,44 @@
+"""`mnm train AGENT --env ID`: one run, or several seeds at once, each in a folder of its own."""
+
+from __future__ import annotations
+
+import tyro
+
+from mnm.agents import ALGORITHMS
+from mnm.agents.algorithm import AgentConfig, Algorithm, ConfigError
+from mnm.envs.adapter import TaskError
+from mnm.messages import fail
+from mnm.training.learner import Learner
+from mnm.training.options import Options, check, command_of, preset_of, run_spec
+from mnm.training.runs import checked_folder, delete, task_name, write_spec
+from mnm.training.spec import RunError
+from mnm.training.work import work
+
+
+def train(arguments: list[str]) -> int:
+    """Parse, check, run; the exit code: 0, 1 failed, 2 bad input."""
+    try:
+        command = tyro.extras.subcommand_cli_from_dict(
+            {name: command_of(algorithm, *preset_of(arguments)) for name, algorithm in ALGORITHMS.items()},
+            prog="mnm train",
+            description="Train an agent on a Gymnasium task with continuous observations and bounded actions.",
+            args=arguments,
+            config=(tyro.conf.OmitArgPrefixes,),
+        )
+        return run(command.algorithm, command, command.config)
+    except (ConfigError, TaskError, RunError) as error:
+        return fail(str(error))
+
+
+def run(algorithm: Algorithm, options: Options, config: AgentConfig) -> int:
+    """Make the folders, train."""
+    check(options)
+    name = options.name if options.name is not None else f"{task_name(options.env)}-{algorithm.name}"
+    seeds = tuple(range(options.seed, options.seed + options.seeds))
+    folders = [checked_folder(options.runs, f"{name}-seed{seed}", options.overwrite) for seed in seeds]
+    learner = Learner(algorithm, config, options.env, seeds)
+    specs = [run_spec(algorithm, options, name, learner.config, seed) for seed in seeds]
+    for folder, spec in zip(folders, specs, strict=True):
+        delete(folder)
+        write_spec(folder, spec)
+    return work(learner, folders, specs[0])
