@@ -113,8 +113,16 @@ def test_the_nearest_flag_is_named(capsys):
     assert "--batch-size" in "".join(capsys.readouterr())
 
 
-@pytest.mark.parametrize("seeds", [[], [1], [1, 2], ["0"]])
-def test_seeds_together_without_the_run_s_own_are_refused(somewhere, seeds, capsys):
+@pytest.mark.parametrize(
+    ("seeds", "message"),
+    [
+        ([], "[], without the run's own seed 0"),
+        ([1], "[1], without the run's own seed 0"),
+        ([1, 2], "[1, 2], without the run's own seed 0"),
+        (["0"], "['0'], which is no list of whole numbers"),
+    ],
+)
+def test_seeds_together_without_the_run_s_own_are_refused(somewhere, seeds, message, capsys):
     config = {
         "algorithm": "sac", "env": "Pendulum-v1", "seed": 0, "name": "Task", "seeds_together": seeds, "steps": 100,
         "scale": "quick", "evaluate_every": 50, "evaluation_episodes": 1, "checkpoint_minutes": 2.0, "wandb": False,
@@ -124,4 +132,4 @@ def test_seeds_together_without_the_run_s_own_are_refused(somewhere, seeds, caps
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(config))
     assert code_of(["resume", str(folder)]) == 2
-    assert f"seeds_together is {seeds}, without the run's own seed 0" in capsys.readouterr().err
+    assert f"seeds_together is {message}" in capsys.readouterr().err

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from mnm.sweeps.trials import Trial, start, why_failed
@@ -14,6 +16,8 @@ from mnm.training.spec import RunError
 
 GRACE = 30.0
 """Seconds that a process has to save its checkpoint before it is killed."""
+CANCEL_AGAIN = 5.0
+"""Seconds after which a Ray task that has not ended is cancelled once more."""
 RETRIES = 3
 """How often a trial is taken up again after its Ray worker has died."""
 
@@ -127,11 +131,12 @@ class RayPool:
 
     def stop(self, hurry: Callable[[], bool]) -> None:
         """Cancelled tasks stop their processes as this machine would; then the cluster is left."""
-        for task in self._names:
-            self._ray.cancel(task)
-        deadline = time.monotonic() + GRACE
+        deadline, cancel_at = time.monotonic() + GRACE, 0.0
         while len(self._done(timeout=0.2)) < len(self._names) and time.monotonic() < deadline and not hurry():
-            pass
+            if time.monotonic() >= cancel_at:  # on a busy machine a first interrupt can get lost
+                for task in self._names:
+                    self._ray.cancel(task)
+                cancel_at = time.monotonic() + CANCEL_AGAIN
         self._ray.shutdown()  # what is left dies with its worker
 
     def _done(self, timeout: float) -> list[Any]:
@@ -152,4 +157,15 @@ def attempt(trial: Trial, program: tuple[str, ...], cwd: str) -> int:
             except subprocess.TimeoutExpired:
                 pass
     finally:
-        stop_processes(processes)
+        with uninterrupted():  # cancelled once more, it shall still wait for the checkpoint
+            stop_processes(processes)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """No SIGINT, which is how Ray cancels, breaks off what is inside."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
