@@ -30,7 +30,7 @@ from mnm.agents.algorithm import AgentConfig, Algorithm, State, new_agents, trai
 from mnm.agents.classifier import AdversarialConfig
 from mnm.agents.world_model import ModelConfig, real_rows
 from mnm.replay import Replay, Transitions
-from mnm.sweeps.trials import THREADS, one_thread
+from mnm.sweeps.trials import one_thread_environment
 
 OBSERVATION_DIM, ACTION_DIM = 17, 6
 STORED, OBSERVED, UPDATES, ROUNDS = 50_000, 1_000, 20, 10
@@ -220,9 +220,8 @@ def limit(scale: str = "paper") -> None:
 
 def limit_cpu() -> None:
     """The same at the sizes of the scale cpu, in a process of its own: with one thread from its start."""
-    env = os.environ | dict.fromkeys(THREADS, "1") | {"XLA_FLAGS": one_thread(os.environ.get("XLA_FLAGS"))}
     code = "import deep; deep.limit('cpu')"
-    subprocess.run([sys.executable, "-c", code], env=env, cwd=Path(__file__).parent, check=True)
+    subprocess.run([sys.executable, "-c", code], env=one_thread_environment(), cwd=Path(__file__).parent, check=True)
 
 
 @contextmanager

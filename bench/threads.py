@@ -5,7 +5,6 @@ For each agent at the cpu scale, on HalfCheetah's sizes: updates per second of a
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -17,7 +16,7 @@ from measure import report
 from mnm.agents import ALGORITHMS
 from mnm.agents.algorithm import new_agents, update_many
 from mnm.sweeps.pools import cores
-from mnm.sweeps.trials import THREADS, one_thread
+from mnm.sweeps.trials import one_thread_environment
 
 ROUNDS, STORED, SECONDS = 3, 10_000, 15.0
 
@@ -44,9 +43,7 @@ def updates_per_second(name: str) -> float:
 def total(name: str, processes: int) -> float:
     """Updates per second of so many processes, each with its share of two cores."""
     two = cores()[:2]
-    env = dict(os.environ)
-    if processes == 2:
-        env |= {variable: "1" for variable in THREADS} | {"XLA_FLAGS": one_thread(os.environ.get("XLA_FLAGS"))}
+    env = one_thread_environment() if processes == 2 else None
     started = []
     for number in range(processes):
         own = two if processes == 1 else two[number : number + 1]

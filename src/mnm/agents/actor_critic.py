@@ -1,7 +1,8 @@
 """Policy, two critics with target networks, a learned temperature: what every agent trains, on its own targets.
 
-An agent makes the critics' targets of its rewards and of `next_values`, takes a few steps with `update_critics` and one
-with `update_policy`. Observations come as the task gives them; policy and critics see them normalized.
+An agent makes its rewards, takes a few steps of the critics with `td_steps` (or, with targets of its own, `repeat` and
+`update_critics`) and one with `update_policy`. Observations come as the task gives them; policy and critics see them
+normalized.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from mnm.agents.algorithm import AgentConfig, Metrics
 from mnm.losses.actor_critic import actor_loss, critic_loss, soft_values, temperature_loss
+from mnm.losses.reward import td_target
 from mnm.networks import Ensemble, TanhGaussianPolicy, moved_target
 from mnm.normalizer import Normalizer
+from mnm.replay import Transitions
 
 
 @dataclass(frozen=True)
@@ -227,6 +230,28 @@ def update_critics(
         lambda a: (a.critics, a.target_critics, a.critics_optimiser), actor_critic, (critics, target_critics, optimiser)
     )
     return moved, {"critic_loss": loss, "q_value": mean_q}
+
+
+def td_steps(
+    config: ActorCriticConfig,
+    actor_critic: ActorCritic,
+    batches: Transitions,
+    key: PRNGKeyArray,
+    absorbing_value: float | Float[Array, ""] = 0.0,
+) -> tuple[ActorCritic, Metrics]:
+    """One step of the critics for each batch, [steps, rows], towards r + discount V(s'), by the policy as it is.
+
+    `absorbing_value` is V after the end of an episode.
+    """
+    noise = jax.random.normal(key, batches.actions.shape)
+
+    def step(actor_critic: ActorCritic, drawn: tuple[Transitions, Array]) -> tuple[ActorCritic, Metrics]:
+        batch, noise = drawn
+        values = next_values(actor_critic, batch.next_observations, noise)
+        targets = td_target(batch.rewards, batch.continues, values, config.discount, absorbing_value)
+        return update_critics(config, actor_critic, batch.observations, batch.actions, targets)
+
+    return repeat(step, actor_critic, (batches, noise))
 
 
 def update_policy(

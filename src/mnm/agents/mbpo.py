@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 from jaxtyping import Array
 
-from mnm.agents.actor_critic import ActorCritic, next_values, repeat, update_critics, update_policy
+from mnm.agents.actor_critic import td_steps, update_policy
 from mnm.agents.algorithm import Algorithm, Metrics
 from mnm.agents.world_model import (
     SETTINGS,
@@ -20,7 +20,6 @@ from mnm.agents.world_model import (
     update_outcomes,
 )
 from mnm.losses.model import likelihood_loss
-from mnm.losses.reward import td_target
 from mnm.replay import Replay, Transitions
 
 PRESETS = {scale: ModelConfig(**settings) for scale, settings in SETTINGS.items()}
@@ -37,15 +36,7 @@ def update(config: ModelConfig, state: AgentState, replay: Replay, _: Array) -> 
 
     # Update the critics on real transitions and the model's, then the policy.
     experience = sample_experience(config, replay, imagined, critics_key, config.critic_updates)
-    noise = jax.random.normal(noise_key, experience.actions.shape)
-
-    def critics_step(actor_critic: ActorCritic, drawn: tuple[Transitions, Array]) -> tuple[ActorCritic, Metrics]:
-        batch, noise = drawn
-        values = next_values(actor_critic, batch.next_observations, noise)
-        targets = td_target(batch.rewards, batch.continues, values, config.discount)
-        return update_critics(config, actor_critic, batch.observations, batch.actions, targets)
-
-    actor_critic, metrics = repeat(critics_step, state.actor_critic, (experience, noise))
+    actor_critic, metrics = td_steps(config, state.actor_critic, experience, noise_key)
     observations = sample_experience(config, replay, imagined, experience_key, 1).observations[0]
     actor_critic, policy_metrics = update_policy(config, actor_critic, observations, policy_key)
     # Update the model by maximum likelihood.

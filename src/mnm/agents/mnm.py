@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from mnm.agents.actor_critic import ActorCritic, next_values, repeat, update_critics, update_policy
+from mnm.agents.actor_critic import td_steps, update_policy
 from mnm.agents.algorithm import Algorithm, Metrics
 from mnm.agents.classifier import (
     SETTINGS,
@@ -35,7 +35,7 @@ from mnm.agents.classifier import (
     warm_up,
 )
 from mnm.agents.world_model import imagine, observe_with_reward, sample_experience
-from mnm.losses.reward import absorbing_log_value, mnm_reward, td_target
+from mnm.losses.reward import absorbing_log_value, mnm_reward
 from mnm.replay import Replay, Transitions
 
 
@@ -78,20 +78,13 @@ def update(
     lowest = state.world.statistics.rewards.lowest[0]  # a predicted reward may be lower: no logarithm shall meet it
     rewards = jnp.maximum(experience.rewards, lowest) + config.reward_offset
     rewards = mnm_reward(rewards, ratios, config.discount, ratio_weight=config.discount)
-    noise = jax.random.normal(noise_key, experience.actions.shape)
-
+    if config.reward_offset == 0.0:  # then no episode may end, see `ends_need_offset`
+        modified, end = experience._replace(rewards=rewards, continues=jnp.ones_like(rewards)), jnp.zeros(())
+    else:
+        modified = experience._replace(rewards=rewards)
+        end = absorbing_log_value(config.reward_offset, config.discount)
     # Line 4: update Q on it,
-    def critics_step(actor_critic: ActorCritic, drawn: tuple[Transitions, Array, Array]) -> tuple[ActorCritic, Metrics]:
-        batch, rewards, noise = drawn
-        values = next_values(actor_critic, batch.next_observations, noise)
-        if config.reward_offset == 0.0:  # then no episode may end, see `ends_need_offset`
-            targets = td_target(rewards, jnp.ones_like(rewards), values, config.discount)
-        else:
-            end = absorbing_log_value(config.reward_offset, config.discount)
-            targets = td_target(rewards, batch.continues, values, config.discount, end)
-        return update_critics(config, actor_critic, batch.observations, batch.actions, targets)
-
-    actor_critic, metrics = repeat(critics_step, state.actor_critic, (experience, rewards, noise))
+    actor_critic, metrics = td_steps(config, state.actor_critic, modified, noise_key, end)
     # and the policy.
     observations = sample_experience(config, replay, imagined, experience_key, 1).observations[0]
     actor_critic, policy_metrics = update_policy(config, actor_critic, observations, policy_key)

@@ -12,13 +12,10 @@ from mnm.agents.actor_critic import (
     ActorCritic,
     ActorCriticConfig,
     init_actor_critic,
-    next_values,
-    repeat,
-    update_critics,
+    td_steps,
     update_policy,
 )
 from mnm.agents.algorithm import Algorithm, Metrics
-from mnm.losses.reward import td_target
 from mnm.replay import Replay, Transitions
 
 PRESETS = {
@@ -53,15 +50,7 @@ def update(config: ActorCriticConfig, state: SACState, replay: Replay, _: Array)
     """One update of everything from real transitions."""
     key, critics_key, noise_key, batch_key, policy_key = jax.random.split(state.key, 5)
     batches = replay.sample_batches(critics_key, config.critic_updates, config.batch_size)
-    noise = jax.random.normal(noise_key, batches.actions.shape)
-
-    def critics_step(actor_critic: ActorCritic, drawn: tuple[Transitions, Array]) -> tuple[ActorCritic, Metrics]:
-        batch, noise = drawn
-        values = next_values(actor_critic, batch.next_observations, noise)
-        targets = td_target(batch.rewards, batch.continues, values, config.discount)
-        return update_critics(config, actor_critic, batch.observations, batch.actions, targets)
-
-    actor_critic, metrics = repeat(critics_step, state.actor_critic, (batches, noise))
+    actor_critic, metrics = td_steps(config, state.actor_critic, batches, noise_key)
     batch = replay.sample(batch_key, config.batch_size)
     actor_critic, policy_metrics = update_policy(config, actor_critic, batch.observations, policy_key)
     return SACState(actor_critic, key), metrics | policy_metrics

@@ -12,7 +12,7 @@ from typing import Literal
 import jax
 from jaxtyping import Array
 
-from mnm.agents.actor_critic import ActorCritic, next_values, repeat, update_critics, update_policy
+from mnm.agents.actor_critic import td_steps, update_policy
 from mnm.agents.algorithm import Algorithm, Metrics
 from mnm.agents.mbpo import warm_up
 from mnm.agents.world_model import (
@@ -28,7 +28,6 @@ from mnm.agents.world_model import (
     update_outcomes,
 )
 from mnm.losses.model import softmax_weights, standardized_weights, value_weighted_loss
-from mnm.losses.reward import td_target
 from mnm.replay import Replay, Transitions
 
 
@@ -55,15 +54,7 @@ def update(config: ValueWeightedConfig, state: AgentState, replay: Replay, _: Ar
 
     # Update the critics on real transitions and the model's, then the policy.
     experience = sample_experience(config, replay, imagined, critics_key, config.critic_updates)
-    noise = jax.random.normal(noise_key, experience.actions.shape)
-
-    def critics_step(actor_critic: ActorCritic, drawn: tuple[Transitions, Array]) -> tuple[ActorCritic, Metrics]:
-        batch, noise = drawn
-        values = next_values(actor_critic, batch.next_observations, noise)
-        targets = td_target(batch.rewards, batch.continues, values, config.discount)
-        return update_critics(config, actor_critic, batch.observations, batch.actions, targets)
-
-    actor_critic, metrics = repeat(critics_step, state.actor_critic, (experience, noise))
+    actor_critic, metrics = td_steps(config, state.actor_critic, experience, noise_key)
     observations = sample_experience(config, replay, imagined, experience_key, 1).observations[0]
     actor_critic, policy_metrics = update_policy(config, actor_critic, observations, policy_key)
     # Update the model by the weighted likelihood; it sees Q as it was.

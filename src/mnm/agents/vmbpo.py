@@ -13,7 +13,7 @@ from typing import Literal
 import jax
 from jaxtyping import Array
 
-from mnm.agents.actor_critic import ActorCritic, next_values, repeat, update_critics, update_policy
+from mnm.agents.actor_critic import td_steps, update_policy
 from mnm.agents.algorithm import Algorithm, Metrics
 from mnm.agents.classifier import (
     SETTINGS,
@@ -28,8 +28,8 @@ from mnm.agents.classifier import (
     warm_up,
 )
 from mnm.agents.world_model import imagine, observe, sample_experience
-from mnm.losses.reward import td_target, vmbpo_reward
-from mnm.replay import Replay, Transitions
+from mnm.losses.reward import vmbpo_reward
+from mnm.replay import Replay
 
 
 @dataclass(frozen=True)
@@ -62,16 +62,9 @@ def update(
     experience = sample_experience(config, replay, imagined, critics_key, config.critic_updates)
     ratios = experience_ratios(config, state, experience, ratio_key)
     rewards = vmbpo_reward(experience.rewards, ratios, config.risk_temperature)
-    noise = jax.random.normal(noise_key, experience.actions.shape)
-
     # Line 4: update Q on it,
-    def critics_step(actor_critic: ActorCritic, drawn: tuple[Transitions, Array, Array]) -> tuple[ActorCritic, Metrics]:
-        batch, rewards, noise = drawn
-        values = next_values(actor_critic, batch.next_observations, noise)
-        targets = td_target(rewards, batch.continues, values, config.discount)
-        return update_critics(config, actor_critic, batch.observations, batch.actions, targets)
-
-    actor_critic, metrics = repeat(critics_step, state.actor_critic, (experience, rewards, noise))
+    modified = experience._replace(rewards=rewards)
+    actor_critic, metrics = td_steps(config, state.actor_critic, modified, noise_key)
     # and the policy.
     observations = sample_experience(config, replay, imagined, experience_key, 1).observations[0]
     actor_critic, policy_metrics = update_policy(config, actor_critic, observations, policy_key)

@@ -11,16 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from mnm.analysis.statistics import (
-    is_exact,
-    smallest_possible_p,
-)
-from mnm.messages import console, fail
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
 from mnm.analysis.comparison import (
     Aggregate,
     CompareError,
@@ -33,6 +23,15 @@ from mnm.analysis.comparison import (
     number_of_seeds,
     unmeasured,
 )
+from mnm.analysis.statistics import (
+    is_exact,
+    smallest_possible_p,
+)
+from mnm.messages import console, fail
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
 
 
 @dataclass(frozen=True)

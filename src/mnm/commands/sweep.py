@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING
 
 from mnm.messages import fail
-
-if TYPE_CHECKING:
-    pass
 from mnm.sweeps.request import Sweep
 from mnm.sweeps.supervise import MNM, train_all
 

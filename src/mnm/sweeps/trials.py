@@ -73,7 +73,7 @@ def start(
         return subprocess.Popen(
             [sys.executable, *tie, sys.executable, *program, *arguments],
             cwd=cwd,
-            env=os.environ | {name: "1" for name in THREADS} | {"XLA_FLAGS": one_thread(os.environ.get("XLA_FLAGS"))},
+            env=one_thread_environment(),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -81,9 +81,10 @@ def start(
         )
 
 
-def one_thread(flags: str | None) -> str:
-    """XLA's flags, with one thread."""
-    return f"{flags} {ONE_THREAD}" if flags else ONE_THREAD
+def one_thread_environment() -> dict[str, str]:
+    """This process's environment for one that shall have one thread; XLA's other flags stay."""
+    flags = os.environ.get("XLA_FLAGS")
+    return os.environ | dict.fromkeys(THREADS, "1") | {"XLA_FLAGS": f"{flags} {ONE_THREAD}" if flags else ONE_THREAD}
 
 
 def why_failed(code: int) -> str:
