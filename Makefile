@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/.installed
 BENCH_INSTALLED := $(VENV)/.installed-bench
 RIVALS := .venv-bench
 RIVALS_INSTALLED := $(RIVALS)/.installed
-SOURCES := src tests bench
+SOURCES := src tests bench examples
 
 .PHONY: install run test lint types bench clean
 

@@ -26,11 +26,13 @@ import numpy as np
 from measure import report, seconds, side_by_side
 from mnm.agents import ALGORITHMS
 from mnm.agents.actor_critic import ActorCriticConfig
-from mnm.agents.algorithm import AgentConfig, Algorithm, State, new_agents, train_step, update_many
+from mnm.agents.algorithm import Algorithm, State
+from mnm.agents.base import AgentConfig
 from mnm.agents.classifier import AdversarialConfig
 from mnm.agents.world_model import ModelConfig, real_rows
 from mnm.replay import Replay, Transitions
 from mnm.sweeps.trials import one_thread_environment
+from mnm.training.programs import new_agents, train_step, update_many
 
 OBSERVATION_DIM, ACTION_DIM = 17, 6
 STORED, OBSERVED, UPDATES, ROUNDS = 50_000, 1_000, 20, 10

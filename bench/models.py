@@ -21,11 +21,11 @@ import numpy as np
 from deep import observed
 from measure import report
 from mnm.agents import ALGORITHMS
-from mnm.agents.algorithm import new_agents, update_many
 from mnm.agents.world_model import World
 from mnm.api import configured
 from mnm.losses.model import gaussian_nll
 from mnm.replay import Replay, Transitions
+from mnm.training.programs import new_agents, update_many
 from mnm.training.runs import read_run
 from mnm.training.work import from_checkpoint
 

@@ -14,9 +14,9 @@ import jax
 from deep import ACTION_DIM, LATE, OBSERVATION_DIM, first_rows, full_replay, observed
 from measure import report
 from mnm.agents import ALGORITHMS
-from mnm.agents.algorithm import new_agents, update_many
 from mnm.sweeps.pools import cores
 from mnm.sweeps.trials import one_thread_environment
+from mnm.training.programs import new_agents, update_many
 
 ROUNDS, STORED, SECONDS = 3, 10_000, 15.0
 

@@ -7,10 +7,22 @@ from typing import TYPE_CHECKING, Any
 from mnm.envs import register_tasks
 
 if TYPE_CHECKING:
-    from mnm.api import MBPO, SAC, VAML, VMBPO, MnM, MnMApprox, MnMTight, ValueWeighted, load
+    from mnm.api import MBPO, SAC, VAML, VMBPO, MnM, MnMApprox, MnMTight, ValueWeighted, load, make
 
 __version__ = "0.1.0"
-__all__ = ["MBPO", "SAC", "VAML", "VMBPO", "MnM", "MnMApprox", "MnMTight", "ValueWeighted", "__version__", "load"]
+__all__ = [
+    "MBPO",
+    "SAC",
+    "VAML",
+    "VMBPO",
+    "MnM",
+    "MnMApprox",
+    "MnMTight",
+    "ValueWeighted",
+    "__version__",
+    "load",
+    "make",
+]
 
 register_tasks()
 

@@ -7,7 +7,7 @@ the classifier's accuracy and calibration.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -16,8 +16,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.typing import NDArray
 
 from mnm.agents.actor_critic import ActorCritic
-from mnm.agents.algorithm import Algorithm
-from mnm.agents.classifier import AdversarialState, Classifier, log_ratios, ratio_terms
+from mnm.agents.algorithm import Algorithm, ClassifierState, ModelState, State
+from mnm.agents.classifier import Classifier, log_ratios, ratio_terms
 from mnm.agents.world_model import World
 from mnm.losses.classifier import classifier_accuracy
 from mnm.losses.reward import absorbing_log_value, mnm_reward
@@ -50,23 +50,26 @@ class Episode(NamedTuple):
 
 
 def diagnose(
-    algorithm: Algorithm, config: Any, state: Any, episodes: list[Episode], time_limit: int, seed: int = 0
+    algorithm: Algorithm, config: Any, state: State, episodes: list[Episode], time_limit: int, seed: int = 0
 ) -> dict[str, float]:
     """All diagnostics that the agent allows, by name."""
     generator = np.random.default_rng(seed)
     starts = np.stack([episode.observations[0] for episode in episodes])
     found = value_diagnostics(algorithm, config, state.actor_critic, episodes)
-    if not hasattr(state, "world"):
+    if not algorithm.has_model:
         return found
+    state = cast(ModelState, state)
     key, rows = jax.random.key(seed), held_out(episodes, generator)
     found |= _floats(model_errors(state.world, rows, windows(episodes, generator), key))
-    classifier = state.classifier if isinstance(state, AdversarialState) else None
+    classifier = cast(ClassifierState, state).classifier if algorithm.has_classifier else None
     if classifier is not None:
         found |= _floats(classifier_diagnostics(config, state.world, classifier, rows, key))
-    offset = getattr(config, "reward_offset", 0.0)
+    offset = algorithm.reward_offset(config)
     with_bound = classifier is not None and float(state.world.statistics.rewards.lowest[0]) + offset > 0
     parts = (state.actor_critic, state.world, classifier)
-    return found | _floats(imagined_returns(config, with_bound, *parts, starts, min(time_limit, BOUND_HORIZON), key))
+    return found | _floats(
+        imagined_returns(config, with_bound, offset, *parts, starts, min(time_limit, BOUND_HORIZON), key)
+    )
 
 
 def value_diagnostics(
@@ -83,7 +86,7 @@ def value_diagnostics(
         np.asarray(_mode_values(actor_critic, first)),
         np.asarray(_mode_values(actor_critic, last)),
     )
-    offset = getattr(config, "reward_offset", 0.0)
+    offset = algorithm.reward_offset(config)
     after_end = offset / (1.0 - config.discount)
     if algorithm.log_returns:
         start_values, end_values = np.exp(start_values), np.exp(end_values)
@@ -93,7 +96,7 @@ def value_diagnostics(
         rest = after_end if episode.terminated else end_value
         obtained.append(weights @ (episode.rewards + offset) + config.discount ** len(episode.rewards) * rest)
     found = {"q_at_start": float(start_values.mean()), "discounted_return": float(np.mean(obtained))}
-    if found["discounted_return"] > 0 and (algorithm.log_returns or hasattr(config, "classifier_hidden")):
+    if found["discounted_return"] > 0 and (algorithm.log_returns or algorithm.has_classifier):
         found["log_return"] = float(np.log(found["discounted_return"]))
     return found
 
@@ -192,10 +195,11 @@ def calibration_error(real: Float[Array, " rows"], fake: Float[Array, " rows"], 
     return jnp.abs(excess).sum() / len(probabilities)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@partial(jax.jit, static_argnums=(0, 1, 2))
 def imagined_returns(
     config: Any,
     with_bound: bool,
+    offset: float,
     actor_critic: ActorCritic,
     world: World,
     classifier: Classifier | None,
@@ -209,7 +213,6 @@ def imagined_returns(
     the episode may have ended the rest is the log value of being paid the offset for ever.
     """
     discount = config.discount
-    offset = getattr(config, "reward_offset", 0.0)
 
     def step(t: Array, carry: tuple[Array, ...]) -> tuple[Array, ...]:
         observations, alive, total, bound = carry

@@ -16,6 +16,10 @@ WIDTH = 160
 """Of tables that do not go to a terminal."""
 
 
+class UserError(ValueError):
+    """An error that is its user's to mend: the message is one line with the cause, the value and the remedy."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """' (did you mean X?)' or nothing."""
     matches = get_close_matches(name, list(known), n=1)

@@ -24,7 +24,6 @@ from agents.probes import (
     the_statistics_are_those_of,
 )
 from mnm.agents import ALGORITHMS
-from mnm.agents.algorithm import update_many
 from mnm.agents.classifier import (
     calibrated,
     delayed,
@@ -50,6 +49,7 @@ from mnm.agents.world_model import (
 from mnm.networks import MLP
 from mnm.normalizer import Normalizer
 from mnm.replay import HELD_OUT_EVERY
+from mnm.training.programs import update_many
 
 SETTINGS = {
     "hidden": (64,),

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from mnm.agents.algorithm import AgentConfig, Metrics
+from mnm.agents.base import AgentConfig, Count, Layers, Metrics, Positive, Rate
 from mnm.losses.actor_critic import actor_loss, critic_loss, soft_values, temperature_loss
 from mnm.losses.reward import td_target
 from mnm.networks import Ensemble, TanhGaussianPolicy, moved_target
@@ -29,24 +29,24 @@ from mnm.replay import Transitions
 class ActorCriticConfig(AgentConfig):
     """Settings of policy and critics."""
 
-    hidden: tuple[int, ...] = (256, 256)
+    hidden: Layers = (256, 256)
     """Hidden layers of the policy and of each critic."""
     layer_norm: bool = True
     """LayerNorm before each ReLU of the critics."""
     normalize_observations: bool = True
     """Whether policy and critics see observations with mean 0 and standard deviation 1."""
-    learning_rate: float = 1e-3
+    learning_rate: Positive = 1e-3
     """Of policy, critics and temperature."""
-    target_rate: float = 0.02
+    target_rate: Rate = 0.02
     """How fast the critics' target networks follow."""
-    batch_size: int = 256
-    critic_updates: int = 1
+    batch_size: Count = 256
+    critic_updates: Count = 1
     """Steps of the critics in an update, each on a batch of its own; the policy and the model take one."""
-    error_limit: float | None = None
+    error_limit: Positive | None = None
     """Errors of the critics beyond it, in units of the rewards' spread, count linearly; none: all are squared."""
     normalize_rewards: bool = True
     """Whether critics and temperature are in units of the rewards' spread, and Q starts at the mean reward's value."""
-    initial_temperature: float = 0.1
+    initial_temperature: Positive = 0.1
     """The entropy's weight at the start, in units of the rewards' spread if they are normalized; it is learned."""
     target_entropy: float = -0.5
     """The entropy that the temperature aims at, for each dimension of the action."""
@@ -190,7 +190,7 @@ Drawn = TypeVar("Drawn")
 
 
 def adam_step(
-    learning_rate: float, parameters: Parameters, optimiser: optax.OptState, gradient: Parameters
+    learning_rate: Positive, parameters: Parameters, optimiser: optax.OptState, gradient: Parameters
 ) -> tuple[Parameters, optax.OptState]:
     """The parameters one step down their gradient, and the optimiser's state after it."""
     updates, optimiser = optax.adam(learning_rate).update(gradient, optimiser)

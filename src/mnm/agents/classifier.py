@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from mnm.agents import world_model
 from mnm.agents.actor_critic import plain_values
-from mnm.agents.algorithm import Metrics
+from mnm.agents.base import Count, CountOrZero, Layers, Metrics, NonNegative, Positive, Share
 from mnm.agents.world_model import (
     AgentState,
     ModelConfig,
@@ -46,24 +46,24 @@ from mnm.replay import Replay, Transitions
 class AdversarialConfig(ModelConfig):
     """Settings of the agents with a classifier."""
 
-    classifier_hidden: tuple[int, ...] = (1024, 1024)
+    classifier_hidden: Layers = (1024, 1024)
     """Hidden layers of the classifier."""
-    classifier_learning_rate: float = 1e-3
-    classifier_weight_decay: float = 0.0
+    classifier_learning_rate: Positive = 1e-3
+    classifier_weight_decay: NonNegative = 0.0
     """As the model's. A classifier that has to keep its weights small says little where it has no data."""
-    input_noise: float = 0.1
+    input_noise: NonNegative = 0.1
     """Standard deviation of the noise on the classifier's normalized inputs, wherever it is asked."""
-    smoothing: float = 0.1
+    smoothing: Share = 0.1
     """Label smoothing of the classifier's negatives."""
-    likelihood_weight: float = 1.0
+    likelihood_weight: NonNegative = 1.0
     """Of the likelihood of real transitions in the model's objective, beside the classifier's and the value term."""
-    value_weight: float = 1.0
+    value_weight: NonNegative = 1.0
     """Of the value term in the model's objective."""
-    ratio_samples: int = 8
+    ratio_samples: Count = 8
     """Next states of the model over which log p/q given (s, a) is averaged in the reward; 1: at one, as the paper."""
     calibrate: bool = False
     """Whether log p/q is believed only as far as transitions that were held out bear it out."""
-    value_delay: int = 200_000
+    value_delay: CountOrZero = 200_000
     """Updates, the warm-up's included, before the value term enters the model's objective."""
 
 
@@ -71,10 +71,10 @@ class AdversarialConfig(ModelConfig):
 class PricedConfig(AdversarialConfig):
     """Settings of the agents in whose reward log p/q stands: their policy goes where it is large, right or wrong."""
 
-    classifier_learning_rate: float = 3e-4
-    classifier_weight_decay: float = 0.3
+    classifier_learning_rate: Positive = 3e-4
+    classifier_weight_decay: NonNegative = 0.3
     calibrate: bool = True
-    error_limit: float | None = 10.0
+    error_limit: Positive | None = 10.0
 
 
 SETTINGS: dict[str, dict[str, Any]] = {

@@ -6,7 +6,8 @@ import jax
 from jaxtyping import Array
 
 from mnm.agents.actor_critic import td_steps, update_policy
-from mnm.agents.algorithm import Algorithm, Metrics
+from mnm.agents.algorithm import Algorithm
+from mnm.agents.base import Metrics
 from mnm.agents.world_model import (
     SETTINGS,
     AgentState,
@@ -58,4 +59,6 @@ def update_model(config: ModelConfig, world: World, batch: Transitions) -> tuple
     return world, metrics | outcome_metrics
 
 
-ALGORITHM = Algorithm("mbpo", "MBPO: a model trained for likelihood", PRESETS, init, observe, update, warm_up)
+ALGORITHM = Algorithm(
+    "mbpo", "MBPO: a model trained for likelihood", PRESETS, init, observe, update, warm_up, has_model=True
+)

@@ -21,7 +21,8 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from mnm.agents.actor_critic import td_steps, update_policy
-from mnm.agents.algorithm import Algorithm, Metrics
+from mnm.agents.algorithm import Algorithm
+from mnm.agents.base import Metrics, NonNegative
 from mnm.agents.classifier import (
     SETTINGS,
     AdversarialState,
@@ -43,7 +44,7 @@ from mnm.replay import Replay, Transitions
 class MnMConfig(PricedConfig):
     """Settings of MnM."""
 
-    reward_offset: float = 0.0
+    reward_offset: NonNegative = 0.0
     """Added to every reward: the logarithm needs them positive. After an episode's end it is all that is paid."""
 
 
@@ -105,6 +106,8 @@ ALGORITHM = Algorithm(
     observe,
     update,
     warm_up,
+    has_model=True,
+    has_classifier=True,
     log_returns=True,
     ends_need_offset=True,
 )

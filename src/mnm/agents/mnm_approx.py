@@ -13,7 +13,8 @@ import jax
 from jaxtyping import Array
 
 from mnm.agents.actor_critic import td_steps, update_policy
-from mnm.agents.algorithm import Algorithm, Metrics
+from mnm.agents.algorithm import Algorithm
+from mnm.agents.base import Metrics
 from mnm.agents.classifier import (
     SETTINGS,
     AdversarialConfig,
@@ -66,5 +67,13 @@ def update(
 
 
 ALGORITHM = Algorithm(
-    "mnm_approx", "MnM's model with the plain reward for the policy", PRESETS, init, observe, update, warm_up
+    "mnm_approx",
+    "MnM's model with the plain reward for the policy",
+    PRESETS,
+    init,
+    observe,
+    update,
+    warm_up,
+    has_model=True,
+    has_classifier=True,
 )

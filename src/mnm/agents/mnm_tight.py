@@ -12,7 +12,8 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from mnm.agents.actor_critic import ActorCritic, next_values, repeat, update_critics, update_policy
-from mnm.agents.algorithm import Algorithm, Metrics
+from mnm.agents.algorithm import Algorithm
+from mnm.agents.base import Metrics
 from mnm.agents.classifier import (
     AdversarialState,
     calibrated,
@@ -78,5 +79,7 @@ ALGORITHM = Algorithm(
     observe,
     update,
     warm_up,
+    has_model=True,
+    has_classifier=True,
     log_returns=True,
 )

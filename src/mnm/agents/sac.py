@@ -15,7 +15,8 @@ from mnm.agents.actor_critic import (
     td_steps,
     update_policy,
 )
-from mnm.agents.algorithm import Algorithm, Metrics
+from mnm.agents.algorithm import Algorithm
+from mnm.agents.base import Metrics
 from mnm.replay import Replay, Transitions
 
 PRESETS = {

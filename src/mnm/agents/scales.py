@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from mnm.agents.algorithm import AgentConfig, Algorithm
+from mnm.agents.algorithm import Algorithm
+from mnm.agents.base import AgentConfig, ConfigError
 
 
 class Updates(NamedTuple):
@@ -27,17 +28,17 @@ UPDATES_PER_STEP = {
     "mnm/DClawScrewRandom-v0": Updates(40, 40, 40),
 }
 """The paper's table, "separately tuned for each method and each environment"; v4 stands for its v2."""
-COLUMN = {"sac": "sac", "mbpo": "mbpo", "vaml": "mbpo", "value_weighted": "mbpo"}
-"""Whose number an agent takes: likelihood models MBPO's, all others, which have a classifier, MnM's."""
 
 
 def preset(algorithm: Algorithm, scale: str, env: str) -> AgentConfig:
     """The agent's settings at this scale on this task."""
-    config = algorithm.presets[scale]
+    if scale not in algorithm.presets:
+        raise ConfigError(f"scale is {scale!r}, but must be one of {', '.join(algorithm.presets)}")
+    config: AgentConfig = algorithm.presets[scale]
     name = env.rpartition(":")[2]
     names = (name, name.removeprefix("mnm/"))  # mnm/Hopper-v4 is Hopper-v4 that declares when it ends
     if scale != "paper":
         return config
-    column = COLUMN.get(algorithm.name, "mnm")
+    column = "mnm" if algorithm.has_classifier else "mbpo" if algorithm.has_model else "sac"
     number = next((getattr(UPDATES_PER_STEP[one], column) for one in names if one in UPDATES_PER_STEP), None)
     return config if number is None else replace(config, updates_per_step=number)

@@ -13,7 +13,8 @@ import jax
 from jaxtyping import Array
 
 from mnm.agents.actor_critic import td_steps, update_policy
-from mnm.agents.algorithm import Algorithm, Metrics
+from mnm.agents.algorithm import Algorithm
+from mnm.agents.base import Metrics
 from mnm.agents.mbpo import warm_up
 from mnm.agents.world_model import (
     SETTINGS,
@@ -73,5 +74,12 @@ def update_model(config: ValueWeightedConfig, state: AgentState, batch: Transiti
 
 
 ALGORITHM = Algorithm(
-    "value_weighted", "a model trained for the likelihood weighted by Q", PRESETS, init, observe, update, warm_up
+    "value_weighted",
+    "a model trained for the likelihood weighted by Q",
+    PRESETS,
+    init,
+    observe,
+    update,
+    warm_up,
+    has_model=True,
 )

@@ -18,7 +18,8 @@ from mnm.agents.actor_critic import (
     td_steps,
     update_policy,
 )
-from mnm.agents.algorithm import Algorithm, Metrics
+from mnm.agents.algorithm import Algorithm
+from mnm.agents.base import Metrics
 from mnm.agents.mbpo import warm_up
 from mnm.agents.world_model import (
     SETTINGS,
@@ -86,5 +87,5 @@ def update_model(config: VAMLConfig, state: AgentState, batch: Transitions, key:
 
 
 ALGORITHM = Algorithm(
-    "vaml", "a model trained for likelihood and Bellman error", PRESETS, init, observe, update, warm_up
+    "vaml", "a model trained for likelihood and Bellman error", PRESETS, init, observe, update, warm_up, has_model=True
 )

@@ -14,7 +14,8 @@ import jax
 from jaxtyping import Array
 
 from mnm.agents.actor_critic import td_steps, update_policy
-from mnm.agents.algorithm import Algorithm, Metrics
+from mnm.agents.algorithm import Algorithm
+from mnm.agents.base import Metrics, Positive
 from mnm.agents.classifier import (
     SETTINGS,
     AdversarialState,
@@ -36,7 +37,7 @@ from mnm.replay import Replay
 class VMBPOConfig(PricedConfig):
     """Settings of VMBPO."""
 
-    risk_temperature: float = 1.0
+    risk_temperature: Positive = 1.0
     """How much of the return's spread the model may exploit; the paper has 1. In units of 1 / reward."""
     value_term: Literal["relative", "raw"] = "relative"
     """V in units of its standard deviation in the model's objective, or the paper's V."""
@@ -78,4 +79,14 @@ def update(
     return AdversarialState(actor_critic, world, imagined, key, classifier), metrics
 
 
-ALGORITHM = Algorithm("vmbpo", "VMBPO: MnM without the logarithm", PRESETS, init, observe, update, warm_up)
+ALGORITHM = Algorithm(
+    "vmbpo",
+    "VMBPO: MnM without the logarithm",
+    PRESETS,
+    init,
+    observe,
+    update,
+    warm_up,
+    has_model=True,
+    has_classifier=True,
+)

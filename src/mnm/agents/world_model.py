@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from mnm.agents import actor_critic as parts
 from mnm.agents.actor_critic import Actor, ActorCritic, ActorCriticConfig, adam_step, init_actor_critic
-from mnm.agents.algorithm import Metrics
+from mnm.agents.base import Count, CountOrZero, Layers, Metrics, NonNegative, Positive, Rate, Share
 from mnm.losses.model import gaussian_nll
 from mnm.networks import MLP, Activation, GaussianDynamics, Network, moved_target
 from mnm.normalizer import Normalizer
@@ -38,30 +38,30 @@ RANGE_MARGIN = 0.1
 class ModelConfig(ActorCriticConfig):
     """Settings of every model-based agent."""
 
-    model_hidden: tuple[int, ...] = (256, 256, 256, 256)
+    model_hidden: Layers = (256, 256, 256, 256)
     """Hidden layers of each dynamics model."""
-    members: int = 5
+    members: Count = 5
     """How many dynamics models."""
-    outcome_hidden: tuple[int, ...] = (256, 256)
+    outcome_hidden: Layers = (256, 256)
     """Hidden layers of the reward network and of the network for the probability that the episode goes on."""
     model_activation: Activation = "silu"
     """Of the dynamics, reward and termination networks."""
-    model_learning_rate: float = 1e-3
+    model_learning_rate: Positive = 1e-3
     """Of the dynamics, reward and termination networks."""
-    model_weight_decay: float = 0.3
+    model_weight_decay: NonNegative = 0.3
     """Of the dynamics, reward and termination networks, as AdamW's: a step takes learning rate x decay of each weight.
     It falls as 1/n once there are more than 3,000 real transitions."""
-    slow_model_rate: float = 0.001
+    slow_model_rate: Rate = 0.001
     """How fast the dynamics' target network, which makes the experience, follows."""
-    model_buffer: int = 256_000
+    model_buffer: Count = 256_000
     """How many transitions of the model are kept."""
-    rollout_length: int = 1
+    rollout_length: Count = 1
     """Steps in the model from each real state."""
-    real_ratio: float = 0.5
+    real_ratio: Share = 0.5
     """The share of real transitions in every batch of the critics and the policy; the rest is the model's."""
-    real_action_ratio: float = 0.0
+    real_action_ratio: NonNegative = 0.0
     """The share of the model's steps from real states that take the real action; the rest takes the policy's."""
-    warmup_updates: int = 100_000
+    warmup_updates: CountOrZero = 100_000
     """Updates of the model alone, when the random steps are over and before the policy starts to learn."""
     termination: Annotated[Termination | None, tyro.conf.Suppress] = None
     """The task's own termination function, instead of a learned one."""

@@ -22,7 +22,7 @@ from mnm.analysis.statistics import (
     probability_of_improvement,
     smallest_possible_p,
 )
-from mnm.messages import nearest
+from mnm.messages import UserError, nearest
 
 if TYPE_CHECKING:
     from mnm.training.runs import Run
@@ -32,7 +32,7 @@ COVERAGE = {2: 52, 3: 73, 4: 86}
 """How often, in percent, the 95 % interval of so few seeds holds the true value, if scores are normal."""
 
 
-class CompareError(ValueError):
+class CompareError(UserError):
     """Runs that cannot be compared as asked for; the message is one line."""
 
 

@@ -27,7 +27,7 @@ from mnm.analysis.statistics import (
     is_exact,
     smallest_possible_p,
 )
-from mnm.messages import console, fail
+from mnm.messages import UserError, console, fail
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -58,7 +58,6 @@ class Compare:
 def compare(command: Compare) -> int:
     """The exit code: 0, 2 bad input."""
     from mnm.training.runs import find_runs
-    from mnm.training.spec import RunError
 
     if not command.paths:
         return fail("name run folders, or a folder that holds runs, as in mnm compare runs")
@@ -68,7 +67,7 @@ def compare(command: Compare) -> int:
         notes = [*unmeasured(runs), *different_versions(runs)]
         if command.png is not None:
             draw(comparisons, command.metric, command.png)
-    except (CompareError, RunError) as error:
+    except UserError as error:
         return fail(str(error))
     if command.json:
         print(json.dumps(_without_nan(as_json(comparisons, command.metric, notes)), allow_nan=False))
@@ -143,10 +142,9 @@ def draw(comparisons: Sequence[Comparison], metric: str, png: Path) -> None:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    from mnm.plotting.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED, SKY, STYLE, YELLOW
+    from mnm.plotting.style import STYLE, looks
 
-    palette = (BLUE, ORANGE, GREEN, RED, PURPLE, SKY, BLACK, YELLOW)
-    agents = sorted({agent for one in comparisons for agent in one.groups})
+    look = looks({agent for one in comparisons for agent in one.groups})
     across = min(3, len(comparisons))
     down = -(-len(comparisons) // across)
     with mpl.rc_context(STYLE):
@@ -154,9 +152,7 @@ def draw(comparisons: Sequence[Comparison], metric: str, png: Path) -> None:
         panels = figure.subplots(down, across, squeeze=False).ravel()
         for panel, one in zip(panels, comparisons, strict=False):
             for agent, group in one.groups.items():
-                number = agents.index(agent)
-                colour = palette[number % len(palette)]
-                dashes = ("-", "--", ":")[number // len(palette) % 3]
+                colour, dashes = look[agent]
                 middle, low, high = curve(group)
                 label = f"{agent} ({number_of_seeds(len(group.runs))})"
                 panel.plot(one.steps, middle, label=label, color=colour, linestyle=dashes, marker="o", markersize=2.5)

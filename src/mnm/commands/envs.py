@@ -12,7 +12,7 @@ import tyro
 
 from mnm.envs import TASKS
 from mnm.envs.adapter import TaskError, make_env, picture
-from mnm.messages import console, fail
+from mnm.messages import UserError, console, fail
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -50,7 +50,7 @@ def envs(command: Envs) -> int:
         if png is not None:
             draw(env, png)
             print(f"{'picture':12} {png}")
-    except (OSError, TaskError) as error:
+    except (OSError, UserError) as error:
         return fail(f"--png {png}: {error}")
     finally:
         env.close()

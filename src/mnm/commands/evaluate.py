@@ -10,7 +10,7 @@ from typing import Annotated
 import numpy as np
 import tyro
 
-from mnm.messages import fail
+from mnm.messages import UserError, fail
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def evaluate(command: Evaluate) -> int:
     try:
         learner = trained(command.run)
         played = [episode for seed in command.seeds for episode in learner.evaluate(0, command.episodes, seed)]
-    except ValueError as error:  # of runs, checkpoints, saved agents and tasks: all one line
+    except UserError as error:
         return fail(str(error))
     returns = [episode.total for episode in played]
     found = {

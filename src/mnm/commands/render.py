@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import tyro
 
-from mnm.messages import fail
+from mnm.messages import UserError, fail
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def render(command: Render) -> int:
         learner = trained(command.run)
         take = play(learner, command.steps, command.seed)
         imagined = imagine(learner, take)
-    except ValueError as error:
+    except UserError as error:
         return fail(str(error))
     frames = [np.hstack(pair) for pair in zip(take.frames, imagined, strict=False)] if imagined else take.frames
     try:
@@ -59,7 +59,7 @@ def render(command: Render) -> int:
         print(
             f"mnm: the model left the range of numbers after {len(frames)} steps: the film ends there", file=sys.stderr
         )
-    if not imagined and hasattr(learner.state, "world"):
+    if not imagined and learner.algorithm.has_model:
         print(f"mnm: {learner.task_name} cannot be drawn from an observation: the real film alone", file=sys.stderr)
     learner.close()
     return 0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from mnm.messages import console, fail, nearest
+from mnm.messages import UserError, console, fail, nearest
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -86,14 +86,11 @@ def reproduce(command: Reproduce) -> int:
 
 def reproduce_deep(command: Reproduce, exact: Sequence[str], deep: Sequence[str]) -> int:
     """Plan everything, train what is missing, then write all figures."""
-    from mnm.agents.algorithm import ConfigError
-    from mnm.envs.adapter import TaskError
     from mnm.figures.deep import Choice
     from mnm.sweeps.plan import plan
     from mnm.sweeps.pools import LocalPool, cores
     from mnm.sweeps.supervise import MNM, train_all
     from mnm.sweeps.trials import Record
-    from mnm.training.spec import RunError
 
     choice = Choice(command.envs, command.agents, command.seeds)
     try:
@@ -106,7 +103,7 @@ def reproduce_deep(command: Reproduce, exact: Sequence[str], deep: Sequence[str]
         runs_folder(command).mkdir(parents=True, exist_ok=True)
         once = {trial.folder: trial for some in trials.values() for trial in some}
         records = [Record(trial) for trial in once.values()]
-    except (ConfigError, TaskError, RunError) as error:
+    except UserError as error:
         return fail(str(error))
     except OSError as error:
         return fail(f"--out {command.out}: {error.strerror}")
@@ -175,9 +172,7 @@ def table_of_runs(sweeps: Sequence[Sweep], scale: str) -> Table:
 
 def write_all(command: Reproduce, exact: Sequence[str], deep: Mapping[str, Sequence[Trial]]) -> int:
     """Every figure's files, then the table of claims."""
-    from mnm.envs.adapter import TaskError
     from mnm.figures import FIGURES
-    from mnm.training.spec import RunError
 
     verdicts: dict[str, list[Verdict]] = {}
     number, total, began = 0, len(exact) + len(deep), time.monotonic()
@@ -187,7 +182,7 @@ def write_all(command: Reproduce, exact: Sequence[str], deep: Mapping[str, Seque
         with shown.status(f"{number}/{total} {name}: {FIGURES[name]} ..."):
             try:
                 label, found, pictures = write_one(command, name, deep.get(name))
-            except (RunError, TaskError) as error:
+            except UserError as error:
                 return fail(str(error))
             except OSError as error:
                 return fail(f"--out {command.out}: cannot write {name}: {error.strerror}")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tyro
 
-from mnm.messages import fail
+from mnm.messages import UserError, fail
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,9 @@ class Resume:
 
 def resume(command: Resume) -> int:
     """The exit code: 0, 1 failed, 2 bad input, 128 + the signal that stopped it."""
-    from mnm.agents.algorithm import ConfigError
-    from mnm.envs.adapter import TaskError
-    from mnm.training.spec import RunError
     from mnm.training.work import go_on
 
     try:
         return go_on(command.run)
-    except (ConfigError, TaskError, RunError) as error:
+    except UserError as error:
         return fail(str(error))

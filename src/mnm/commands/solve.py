@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from mnm.messages import console, fail
+from mnm.messages import UserError, console, fail
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,8 +46,7 @@ def solve(command: Solve) -> int:
 
     from mnm.plotting.solution import draw_report
     from mnm.tabular.evaluation import ConvergenceError
-    from mnm.tabular.files import InputError, read_task
-    from mnm.tabular.mdp import MDPError
+    from mnm.tabular.files import read_task
     from mnm.tabular.solution import solve_task
 
     progress = Console(stderr=True)
@@ -58,7 +57,7 @@ def solve(command: Solve) -> int:
             _ = report.ladders  # what can fail to converge is computed here, for either output
         if command.png is not None:
             draw_report(report, command.png)
-    except (InputError, MDPError) as error:
+    except UserError as error:
         return fail(str(error))
     except ConvergenceError as error:
         print(f"mnm: {command.file}: {error}", file=sys.stderr)

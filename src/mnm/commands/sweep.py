@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields
 
-from mnm.messages import fail
+from mnm.messages import UserError, fail
 from mnm.sweeps.request import Sweep
 from mnm.sweeps.supervise import MNM, train_all
 
@@ -28,12 +28,9 @@ def sweep(command: Sweep, program: tuple[str, ...] = MNM) -> int:
 
     `program` is what Python runs, followed by the arguments of `mnm`.
     """
-    from mnm.agents.algorithm import ConfigError
-    from mnm.envs.adapter import TaskError
     from mnm.sweeps.plan import plan
     from mnm.sweeps.pools import LocalPool, RayPool, cores
     from mnm.sweeps.trials import Record
-    from mnm.training.spec import RunError
 
     try:
         trials = plan(command)
@@ -45,7 +42,7 @@ def sweep(command: Sweep, program: tuple[str, ...] = MNM) -> int:
         command.runs.mkdir(parents=True, exist_ok=True)
         jobs = len(cores()) if command.jobs is None else command.jobs
         pool = LocalPool(program, jobs) if command.ray is None else RayPool(program, command.ray)
-    except (ConfigError, TaskError, RunError) as error:
+    except UserError as error:
         return fail(str(error))
     except OSError as error:
         return fail(f"--runs {command.runs}: {error.strerror}")

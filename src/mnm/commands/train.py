@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import tyro
 
-from mnm.agents import ALGORITHMS
-from mnm.agents.algorithm import AgentConfig, Algorithm, ConfigError
-from mnm.envs.adapter import TaskError
-from mnm.messages import fail
+from mnm.agents import ALGORITHMS, find_algorithm
+from mnm.agents.algorithm import Algorithm
+from mnm.agents.base import AgentConfig
+from mnm.messages import UserError, fail
 from mnm.training.learner import Learner
 from mnm.training.options import Options, check, command_of, preset_of, run_spec
 from mnm.training.runs import checked_folder, delete, task_name, write_spec
-from mnm.training.spec import RunError
 from mnm.training.work import work
 
 
@@ -19,21 +18,28 @@ def train(arguments: list[str]) -> int:
     """Parse, check, run; the exit code: 0, 1 failed, 2 bad input."""
     try:
         command = tyro.extras.subcommand_cli_from_dict(
-            {name: command_of(algorithm, *preset_of(arguments)) for name, algorithm in ALGORITHMS.items()},
+            {name: command_of(algorithm, *preset_of(arguments)) for name, algorithm in offered(arguments).items()},
             prog="mnm train",
-            description="Train an agent on a Gymnasium task with continuous observations and bounded actions.",
+            description="Train an agent on a Gymnasium task with continuous observations and bounded actions."
+            " An agent of your own is named module:variable (docs/agents.md).",
             args=arguments,
             config=(tyro.conf.OmitArgPrefixes,),
         )
         return run(command.algorithm, command, command.config)
-    except (ConfigError, TaskError, RunError) as error:
+    except UserError as error:
         return fail(str(error))
+
+
+def offered(arguments: list[str]) -> dict[str, Algorithm]:
+    """All agents of ours; and the user's own that the first argument names."""
+    own = arguments[:1] if arguments and ":" in arguments[0] and not arguments[0].startswith("-") else []
+    return ALGORITHMS | {name: find_algorithm(name) for name in own}
 
 
 def run(algorithm: Algorithm, options: Options, config: AgentConfig) -> int:
     """Make the folders, train."""
     check(options)
-    name = options.name if options.name is not None else f"{task_name(options.env)}-{algorithm.name}"
+    name = options.name if options.name is not None else f"{task_name(options.env)}-{algorithm.short_name}"
     seeds = tuple(range(options.seed, options.seed + options.seeds))
     folders = [checked_folder(options.runs, f"{name}-seed{seed}", options.overwrite) for seed in seeds]
     learner = Learner(algorithm, config, options.env, seeds)

@@ -14,13 +14,15 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mnm.messages import UserError
+
 STREAMS = {"training": 0, "evaluation": 1}  # the numbers are part of every seed: never change one
 
 
 UNLIMITED = 1_000_000
 
 
-class TaskError(ValueError):
+class TaskError(UserError):
     """An environment that is unknown, unsupported or broken; the message is one line, complete for its user."""
 
 

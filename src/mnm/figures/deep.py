@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from mnm.analysis.statistics import is_significant, permutation_p_value
 from mnm.figures.base import Columns, Verdict, stacked, where, write_figure
-from mnm.plotting.style import AGENT_COLOURS
+from mnm.plotting.style import looks
 from mnm.sweeps.request import Sweep
 from mnm.training.runs import Run
 
@@ -207,8 +207,9 @@ def draw_lines(panel: Axes, columns: Columns, name: str, label: str, colour: str
 
 def draw_agents(panel: Axes, columns: Columns, name: str) -> None:
     """`draw_lines` for every agent."""
+    look = looks(agents(columns))
     for agent in agents(columns):
-        draw_lines(panel, where(columns, agent=agent), name, agent, AGENT_COLOURS[agent])
+        draw_lines(panel, where(columns, agent=agent), name, agent, *look[agent])
 
 
 def draw_returns(columns: Columns) -> Figure:

@@ -68,7 +68,7 @@ def measure(runs: Sequence[Run]) -> Columns:
                 continue
             real, actions = stretches
             for agent, learner in learners.items():
-                predicted = imagined(learner.agent(0).world, real[0], actions)
+                predicted = imagined(learner.world(0), real[0], actions)
                 model = np.concatenate([real[:1], np.asarray(predicted)])
                 tables.append(
                     {"env": env, "agent": agent, "seed": seed, "actions_of": actor, "stretch": np.arange(len(real[0]))}

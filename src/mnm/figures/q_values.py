@@ -25,7 +25,7 @@ from mnm.figures.deep import (
     seeds_of,
     tasks,
 )
-from mnm.plotting.style import AGENT_COLOURS
+from mnm.plotting.style import looks
 
 AGENTS = ("mnm_approx", "mbpo")
 
@@ -35,8 +35,9 @@ def draw(columns: Columns) -> Figure:
     figure, axes = panels(columns)
     for panel, env in zip(axes, tasks(columns), strict=True):
         there = where(columns, env=env)
+        look = looks(agents(there))
         for agent in agents(there):
-            rows, colour = where(there, agent=agent), AGENT_COLOURS[agent]
+            rows, colour = where(there, agent=agent), look[agent].colour
             draw_lines(panel, rows, "q_at_start", f"{agent}: Q", colour)
             draw_lines(panel, rows, "discounted_return", f"{agent}: return", colour, "--")
     axes[0].set_ylabel("Q, and discounted return")

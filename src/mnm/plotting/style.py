@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+import itertools
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -51,6 +54,37 @@ AGENT_COLOURS = {
     "vaml": PURPLE,
     "value_weighted": YELLOW,
 }
+
+PALETTE = (BLUE, ORANGE, GREEN, RED, PURPLE, SKY, BLACK, YELLOW)
+LINES = ("-", "--", ":", "-.")
+
+
+class Look(NamedTuple):
+    """Of a curve."""
+
+    colour: str
+    line: str
+    """As Matplotlib names it: one of LINES."""
+
+
+def looks(labels: Iterable[str]) -> dict[str, Look]:
+    """How every curve of a plot looks, by its label: an agent, or agent:settings. Pictures and pages all ask here.
+
+    An agent of ours always has its own colour, others take those that are left; curves of one colour differ in their
+    lines.
+    """
+    labels = sorted(set(labels))
+    own = {label: AGENT_COLOURS.get(label.partition(":")[0]) for label in labels}
+    free = [colour for colour in PALETTE if colour not in own.values()] or PALETTE
+    left = itertools.cycle(free)
+    used: Counter[str] = Counter()
+    found = {}
+    for label in labels:
+        colour = own[label] or next(left)
+        found[label] = Look(colour, LINES[used[colour] % len(LINES)])
+        used[colour] += 1
+    return found
+
 
 DASHES = {
     "Q-learning": (0, (5, 3)),

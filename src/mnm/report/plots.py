@@ -30,6 +30,7 @@ HUES = {
 """The printed figures' palette, as the page's."""
 PALETTE = [*HUES.values()]
 DASHES = ("solid", "dash", "dot", "dashdot")
+"""In the order of `style.LINES`."""
 DIGITS = 6
 """Significant digits of what is drawn: more cannot be seen and only make the file larger."""
 
@@ -119,8 +120,10 @@ def layout(x: str, y: str, *, height: int, log: bool = False) -> dict[str, Any]:
 
 def return_plots(runs: Sequence[Run], labels: Mapping[Any, str]) -> list[Plot]:
     """For every task, the return of every agent against the real steps."""
-    names = sorted({labels[run.folder] for run in runs})
-    looks = {name: (PALETTE[i % len(PALETTE)], DASHES[i // len(PALETTE) % len(DASHES)]) for i, name in enumerate(names)}
+    looks = {
+        name: (HUES[look.colour], DASHES[style.LINES.index(look.line)])
+        for name, look in style.looks(labels[run.folder] for run in runs).items()
+    }
     plots = []
     for env in dict.fromkeys(run.env for run in runs):
         measured = [run for run in runs if run.env == env and _has(run, "return")]

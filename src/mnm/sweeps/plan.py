@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import tyro
 
-from mnm.agents import ALGORITHMS
+from mnm.agents import find_algorithm
+from mnm.agents.base import ConfigError
 from mnm.envs.adapter import make
-from mnm.messages import nearest
 from mnm.sweeps.request import Sweep
 from mnm.sweeps.trials import Trial
 from mnm.training.options import Options, check, command_of, preset_of, run_spec
@@ -35,9 +35,10 @@ class Variant(NamedTuple):
 
     def spec(self, seed: int) -> RunSpec:
         """The variant's run with a seed."""
-        name = f"{task_name(self.command.env)}-{self.agent}" + (f"-{label(self.flags)}" if self.flags else "")
+        algorithm = find_algorithm(self.agent)
+        name = f"{task_name(self.command.env)}-{algorithm.short_name}" + (f"-{label(self.flags)}" if self.flags else "")
         options = replace(self.command, seed=seed)
-        return run_spec(ALGORITHMS[self.agent], options, name, self.command.config, seed)
+        return run_spec(algorithm, options, name, self.command.config, seed)
 
 
 def plan(command: Sweep) -> list[Trial]:
@@ -66,10 +67,10 @@ def check_lists(command: Sweep) -> None:
         if not getattr(command, name):
             raise RunError(f"--{name} is empty: name at least one")
     for agent in command.agents:
-        if agent not in ALGORITHMS:
-            raise RunError(
-                f"--agents: there is no agent {agent!r}{nearest(agent, ALGORITHMS)}; there are {', '.join(ALGORITHMS)}"
-            )
+        try:
+            find_algorithm(agent)
+        except ConfigError as error:
+            raise RunError(f"--agents: {error}") from error
     if min(command.seeds) < 0:
         raise RunError(f"--seeds holds {min(command.seeds)}, but must be 0 or more")
     if command.jobs is not None and command.jobs < 1:
@@ -122,7 +123,7 @@ def settings(flags: tuple[str, ...]) -> dict[str, str]:
 
 def unknown(agent: str, flags: tuple[str, ...]) -> list[str]:
     """The flags that `mnm train` does not have for this agent."""
-    preset = ALGORITHMS[agent].presets["cpu"]
+    preset = find_algorithm(agent).presets["cpu"]
     known = {field.name for kind in (Options, type(preset)) for field in fields(kind)}
     known |= {f"no_{field.name}" for field in fields(preset) if isinstance(getattr(preset, field.name), bool)}
     return [flag for name, flag in settings(flags).items() if name not in known]
@@ -139,7 +140,7 @@ def parsed(agent: str, flags: tuple[str, ...], command: Sweep, env: str) -> Vari
         arguments += [f"--{name.replace('_', '-')}", str(value)]
     arguments += flags
     told = ["--env", env, *arguments]
-    kind = command_of(ALGORITHMS[agent], *preset_of(told))
+    kind = command_of(find_algorithm(agent), *preset_of(told))
     try:
         read = tyro.cli(kind, args=told, prog=f"mnm train {agent}", config=(tyro.conf.OmitArgPrefixes,))
     except SystemExit:  # the parser has explained what it refuses

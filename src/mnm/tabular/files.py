@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from mnm.messages import UserError
 from mnm.tabular.grids import Grid, MapError, parse_map
 from mnm.tabular.gym_tables import from_gym
 from mnm.tabular.mdp import Dynamics, MDPError, TabularMDP
@@ -23,7 +24,7 @@ from mnm.tabular.mdp import Dynamics, MDPError, TabularMDP
 ARRAYS = "probs, rewards, discount, and optionally start and successors"
 
 
-class InputError(Exception):
+class InputError(UserError):
     """Input that cannot be used; the message is one line that names the place, the cause and the remedy."""
 
 

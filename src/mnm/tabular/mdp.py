@@ -16,6 +16,8 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
 
+from mnm.messages import UserError
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
 
@@ -24,7 +26,7 @@ LARGEST_REWARD = 1e150
 """Squares of returns must not overflow."""
 
 
-class MDPError(ValueError):
+class MDPError(UserError):
     """A finite MDP, policy or model that does not make sense; the message names the place and the remedy."""
 
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mnm.messages import UserError
 from mnm.training.learner import Learner, Snapshot
 from mnm.training.saving import config_as_json, pack, unpack
 
@@ -26,7 +27,7 @@ FOLDER = "checkpoints"
 KEPT = 2
 
 
-class CheckpointError(ValueError):
+class CheckpointError(UserError):
     """A checkpoint that cannot be written or read; the message is one line."""
 
 
@@ -109,7 +110,7 @@ def _read_snapshot(run: Path, moment: tuple[int, int], learner: Learner, index: 
     return Snapshot(agent, replay, counters, observation, None if saved.about["no_action"] else action, taken)
 
 
-class MismatchError(ValueError):
+class MismatchError(UserError):
     """A checkpoint of another run."""
 
 

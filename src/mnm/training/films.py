@@ -50,13 +50,14 @@ def imagine(learner: Learner, take: Take) -> Frames:
 
     Nothing if it has none, or if the task cannot be drawn from an observation.
     """
-    env, agent = _drawing(learner), learner.agent(0)
+    env = _drawing(learner)
     pose = pose_of(env)
     frames: Frames = []
-    if pose is not None and hasattr(agent, "world"):
+    if pose is not None and learner.algorithm.has_model:
+        world = learner.world(0)
         Environment(env).reset(take.start)
         frames.append(picture(env))
-        for (after,) in np.asarray(imagined(agent.world, take.first[None], take.actions[:, None]), np.float64):
+        for (after,) in np.asarray(imagined(world, take.first[None], take.actions[:, None]), np.float64):
             if not np.isfinite(after).all():
                 break
             pose(env.unwrapped, after)

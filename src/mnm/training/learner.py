@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import gymnasium as gym
 import jax
@@ -20,19 +20,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mnm.agents.actor_critic import Actor
-from mnm.agents.algorithm import (
-    AgentConfig,
-    Algorithm,
-    act,
-    new_agents,
-    store,
-    train_step,
-    update_many,
-)
-from mnm.agents.world_model import ModelConfig
+from mnm.agents.algorithm import Algorithm, ModelState, State
+from mnm.agents.base import AgentConfig
+from mnm.agents.world_model import ModelConfig, World
 from mnm.diagnostics import Episode, diagnose
 from mnm.envs.adapter import TaskError, episode_seed, make
 from mnm.replay import Replay, Transitions
+from mnm.training.programs import act, new_agents, store, train_step, update_many
 
 WARM_UP_CHUNK = 250
 """Updates of the model between two reports of progress."""
@@ -83,9 +77,11 @@ class Learner:
         self._evaluation = make(task)
         self.task_name = self._evaluation.name
         self.dims = (self._evaluation.observation_dim, self._evaluation.action_dim)
-        if isinstance(config, ModelConfig) and config.termination is None:
-            config = replace(config, termination=self._evaluation.termination)
         self.config = config
+        if algorithm.has_model:
+            assert isinstance(config, ModelConfig), f"{algorithm.name} has a model, but its settings are no ModelConfig"
+            termination = config.termination or self._evaluation.termination
+            self.config = config = replace(config, termination=termination)
         keys = jnp.stack([jax.random.key(seed) for seed in seeds])
         self.state = new_agents(algorithm, config, *self.dims, keys if self.many else keys[0])
         self.replay = _stacked([self.empty_replay()] * len(seeds)) if self.many else self.empty_replay()
@@ -180,9 +176,16 @@ class Learner:
         policy: Actor = self._of_seed(self.state.actor_critic.actor, index)
         return policy
 
-    def agent(self, index: int) -> Any:
+    def agent(self, index: int) -> State:
         """The state of the seed with this index."""
-        return self._of_seed(self.state, index)
+        state: State = self._of_seed(self.state, index)
+        return state
+
+    def world(self, index: int) -> World:
+        """The learned model of the seed with this index."""
+        if not self.algorithm.has_model:
+            raise TypeError(f"{self.algorithm.name} learns no model")
+        return cast(ModelState, self.agent(index)).world
 
     def empty_replay(self) -> Replay:
         """One seed's, without transitions."""
@@ -330,7 +333,7 @@ class Learner:
         )
         if self.steps <= config.random_steps:
             self.state, self.replay = store(
-                self.algorithm.observe, config, self.state, self.replay, transitions, many=self.many
+                self.algorithm, config, self.state, self.replay, transitions, many=self.many
             )
             return
         self.state, self.replay, chosen, self._losses = train_step(
@@ -382,7 +385,7 @@ class Learner:
         """The methods with a logarithm need positive rewards, also after an episode's end."""
         if not self.algorithm.log_returns:
             return
-        offset = getattr(self.config, "reward_offset", 0.0)
+        offset = self.algorithm.reward_offset(self.config)
         place = f"{self.task_name}: episode {self.episodes[index]}"
         if reward + offset <= 0:
             raise TaskError(

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import tyro
 
-from mnm.agents.algorithm import AgentConfig, Algorithm
+from mnm.agents.algorithm import Algorithm
+from mnm.agents.base import AgentConfig
 from mnm.agents.scales import preset
 from mnm.training.saving import config_as_json
 from mnm.training.spec import RunError, RunSpec

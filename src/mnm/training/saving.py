@@ -16,8 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from mnm.agents import ALGORITHMS
-from mnm.agents.algorithm import AgentConfig, Algorithm
+from mnm.agents import find_algorithm
+from mnm.agents.algorithm import Algorithm
+from mnm.agents.base import AgentConfig, ConfigError
+from mnm.messages import UserError
 from mnm.replay import Replay
 from mnm.training.learner import Learner
 
@@ -25,7 +27,7 @@ FORMAT = 2
 HEADER = "header"
 
 
-class SavedAgentError(ValueError):
+class SavedAgentError(UserError):
     """A file that is no saved agent, or not the one that was asked for; the message says which and why."""
 
 
@@ -56,10 +58,13 @@ def save(learner: Learner, path: str | Path, index: int = 0) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def load(path: str | Path, task: str | Callable[[], gym.Env] | None = None) -> Learner:
+def load(
+    path: str | Path, task: str | Callable[[], gym.Env] | None = None, *, algorithm: Algorithm | None = None
+) -> Learner:
     """The agent saved in a file, ready to predict and to go on learning at the start of a new episode.
 
-    `task` is needed only where the agent's own was no registered Gymnasium id.
+    `task` is needed only where the agent's own was no registered Gymnasium id, `algorithm` only where the agent was
+    made of one that is neither ours nor named module:variable.
     """
     path = Path(path)
     try:
@@ -68,13 +73,15 @@ def load(path: str | Path, task: str | Callable[[], gym.Env] | None = None) -> L
             arrays = [file[f"array_{number}"] for number in range(len(file.files) - 1)]
         if header["format"] != FORMAT:
             raise SavedAgentError(f"{path}: saved in format {header['format']}; this version reads format {FORMAT}")
-        algorithm = ALGORITHMS[header["algorithm"]]
+        algorithm = find_algorithm(header["algorithm"]) if algorithm is None else algorithm
         config = config_from_json(algorithm, header["config"])
         seed, counters = int(header["seed"]), header["counters"]
     except FileNotFoundError:
         raise SavedAgentError(f"{path}: there is no such file") from None
     except SavedAgentError:
         raise
+    except ConfigError as error:
+        raise SavedAgentError(f"{path}: {error}") from error
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         raise SavedAgentError(f"{path}: no saved agent, or a damaged one: {type(error).__name__}: {error}") from error
     learner = Learner(algorithm, config, header["task"] if task is None else task, (seed,))
@@ -97,10 +104,9 @@ def config_as_json(config: AgentConfig) -> dict[str, Any]:
 
 
 def config_from_json(algorithm: Algorithm, settings: Mapping[str, Any]) -> AgentConfig:
-    """The settings back, lists as tuples."""
-    as_tuples = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
+    """The settings back."""
     kind: Any = type(algorithm.presets["cpu"])
-    config: AgentConfig = kind(**as_tuples)
+    config: AgentConfig = kind(**settings)
     return config
 
 

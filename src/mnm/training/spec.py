@@ -7,8 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from mnm.messages import UserError
 
-class RunError(ValueError):
+
+class RunError(UserError):
     """A run that cannot be had or read as asked for; the message is one line."""
 
 

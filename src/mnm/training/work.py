@@ -12,8 +12,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from mnm.agents import ALGORITHMS
-from mnm.agents.algorithm import ConfigError
+from mnm.agents import find_algorithm
+from mnm.agents.base import ConfigError
 from mnm.envs.adapter import TaskError
 from mnm.training.checkpoints import (
     CheckpointError,
@@ -151,10 +151,10 @@ def _learner(run: Run) -> Learner:
     """A new learner as the run's configuration describes it."""
     spec = run.spec
     try:
-        algorithm = ALGORITHMS[spec.algorithm]
+        algorithm = find_algorithm(spec.algorithm)
         config = config_from_json(algorithm, spec.settings)
-    except (KeyError, TypeError, ValueError, ConfigError) as error:
-        raise RunError(f"{run.folder / CONFIG}: {type(error).__name__}: {error}") from error
+    except (TypeError, ConfigError) as error:
+        raise RunError(f"{run.folder / CONFIG}: {error}") from error
     return Learner(algorithm, config, spec.env, spec.seeds_together)
 
 

@@ -1,0 +1,105 @@
+"""The jitted programs of the loop, made of an algorithm's pure functions.
+
+Every program takes one agent, or with `many` several seeds' agents stacked along a first axis: state, replay,
+transitions and observations then all have it, and the seeds are one vmapped program.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from mnm.agents.algorithm import Algorithm, State, Update
+from mnm.agents.base import AgentConfig, Metrics
+from mnm.replay import Replay, Transitions
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def new_agents(
+    algorithm: Algorithm, config: AgentConfig, observation_dim: int, action_dim: int, keys: PRNGKeyArray
+) -> State:
+    """An agent from a key, or stacked agents from several."""
+    init = partial(algorithm.init, config, observation_dim, action_dim)
+    return jax.vmap(init)(keys) if keys.ndim else init(keys)
+
+
+@partial(jax.jit, static_argnums=(0, 1), static_argnames="many", donate_argnums=(2, 3))
+def store(
+    algorithm: Algorithm, config: AgentConfig, state: State, replay: Replay, transition: Transitions, *, many: bool
+) -> tuple[State, Replay]:
+    """One real transition more in the replay, and in the agent's statistics."""
+
+    def one(state: State, replay: Replay, transition: Transitions) -> tuple[State, Replay]:
+        return algorithm.observe(config, state, transition), _add(replay, transition)
+
+    return (jax.vmap(one) if many else one)(state, replay, transition)
+
+
+@partial(jax.jit, static_argnames="many", donate_argnums=0)
+def act(
+    state: State, observation: Float[Array, "*seeds obs"], *, many: bool
+) -> tuple[State, Float[Array, "*seeds act"]]:
+    """An action of the stochastic policy."""
+    return (jax.vmap(_act) if many else _act)(state, observation)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 5), static_argnames="many", donate_argnums=2)
+def update_many(
+    update: Update, config: AgentConfig, state: State, replay: Replay, number: Array | int, count: int, *, many: bool
+) -> tuple[State, Metrics]:
+    """`count` updates (an algorithm's `update` or `warm_up`) in one program, sampling inside; metrics are averages."""
+
+    def one(state: State, replay: Replay) -> tuple[State, Metrics]:
+        return _scan(update, config, state, replay, number, count)
+
+    return (jax.vmap(one) if many else one)(state, replay)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 7), static_argnames="many", donate_argnums=(2, 3))
+def train_step(
+    algorithm: Algorithm,
+    config: AgentConfig,
+    state: State,
+    replay: Replay,
+    transition: Transitions,
+    observation: Float[Array, "*seeds obs"],
+    number: Array | int,
+    count: int,
+    *,
+    many: bool,
+) -> tuple[State, Replay, Float[Array, "*seeds act"], Metrics]:
+    """A real step's work as one program: store the transition, make `count` updates, choose the next action."""
+
+    def one(
+        state: State, replay: Replay, transition: Transitions, observation: Array
+    ) -> tuple[State, Replay, Array, Metrics]:
+        state, replay = algorithm.observe(config, state, transition), _add(replay, transition)
+        state, metrics = _scan(algorithm.update, config, state, replay, number, count)
+        state, action = _act(state, observation)
+        return state, replay, action, metrics
+
+    return (jax.vmap(one) if many else one)(state, replay, transition, observation)
+
+
+def _add(replay: Replay, transition: Transitions) -> Replay:
+    return replay.add(jax.tree.map(lambda value: value[None], transition))
+
+
+def _act(state: State, observation: Float[Array, " obs"]) -> tuple[State, Float[Array, " act"]]:
+    key, action_key = jax.random.split(state.key)
+    actions, _ = state.actor_critic.actor.sample(observation[None], action_key)
+    return eqx.tree_at(lambda s: s.key, state, key), actions[0]
+
+
+def _scan(
+    update: Update, config: AgentConfig, state: State, replay: Replay, number: Array | int, count: int
+) -> tuple[State, Metrics]:
+    def step(state: State, number: Array) -> tuple[State, Metrics]:
+        return update(config, state, replay, number)
+
+    state, metrics = jax.lax.scan(step, state, number + jnp.arange(count))
+    return state, jax.tree.map(jnp.mean, metrics)

@@ -1,0 +1,73 @@
+"""Settings are checked by their types when they are made."""
+
+from dataclasses import dataclass, fields, replace
+from typing import Annotated, get_args, get_origin, get_type_hints
+
+import numpy as np
+import pytest
+
+from mnm.agents import ALGORITHMS
+from mnm.agents.base import AgentConfig, Bounds, ConfigError, Layers
+
+CONFIG = ALGORITHMS["mnm_approx"].presets["cpu"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "message"),
+    [
+        ("hidden", 64, "hidden is 64, but must be several whole numbers, such as (64, 64)"),
+        ("hidden", (64, 0), "hidden is (64, 0), but must be whole numbers, each above 0"),
+        ("hidden", (64, "64"), "hidden is (64, '64'), but must be whole numbers, each above 0"),
+        ("learning_rate", "0.1", "learning_rate is '0.1', but must be a finite number"),
+        ("learning_rate", 0.0, "learning_rate is 0.0, but must be above 0"),
+        ("learning_rate", float("nan"), "learning_rate is nan, but must be a finite number"),
+        ("learning_rate", True, "learning_rate is True, but must be a finite number"),
+        ("batch_size", 12.5, "batch_size is 12.5, but must be a whole number"),
+        ("batch_size", True, "batch_size is True, but must be a whole number"),
+        ("batch_size", 0, "batch_size is 0, but must be above 0"),
+        ("discount", 1.0, "discount is 1.0, but must be 0 or more and below 1"),
+        ("target_rate", 0, "target_rate is 0, but must be above 0 and below 1"),
+        ("warmup_updates", -1, "warmup_updates is -1, but must be 0 or more"),
+        ("random_episode_steps", "100", "random_episode_steps is '100', but must be a whole number or None"),
+        ("random_episode_steps", 0, "random_episode_steps is 0, but must be above 0 or None"),
+        ("layer_norm", 1, "layer_norm is 1, but must be True or False"),
+        ("value_term", "large", "value_term is 'large', but must be one of 'relative', 'raw'"),
+    ],
+)
+def test_a_value_that_a_setting_cannot_have_is_refused_with_what_it_must_be(setting, value, message):
+    with pytest.raises(ConfigError) as caught:
+        replace(CONFIG, **{setting: value})
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("hidden", (8,)), ("learning_rate", 1), ("batch_size", np.int64(8)), ("random_episode_steps", None)],
+)
+def test_a_value_that_a_setting_can_have_is_kept(setting, value):
+    assert getattr(replace(CONFIG, **{setting: value}), setting) == value
+
+
+def test_a_list_becomes_a_tuple():
+    assert replace(CONFIG, hidden=[64, 64]).hidden == (64, 64)
+
+
+def test_every_number_among_the_settings_of_every_agent_says_what_it_may_be():
+    """But the target entropy, which may be any number."""
+    for algorithm in ALGORITHMS.values():
+        kind = type(algorithm.presets["cpu"])
+        hints = get_type_hints(kind, include_extras=True)
+        for field in fields(kind):
+            hint = hints[field.name]
+            inner = [hint, *get_args(hint)] if get_origin(hint) is not Annotated else [hint]
+            assert field.name == "target_entropy" or (int not in inner and float not in inner), field.name
+
+
+def test_a_setting_of_one_s_own_is_checked_too():
+    @dataclass(frozen=True)
+    class OwnConfig(AgentConfig):
+        even: Annotated[int, Bounds(low=10, below=20)] = 12
+        layers: Layers = (4,)
+
+    with pytest.raises(ConfigError, match="even is 20, but must be above 10 and below 20"):
+        OwnConfig(even=20)
