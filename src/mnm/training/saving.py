@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,6 @@ class SavedAgentError(UserError):
 
 def save(learner: Learner, path: str | Path, index: int = 0) -> None:
     """Write all that the seed with this index needs to act and to go on learning. An old file is replaced whole."""
-    path = Path(path)
     state, replay = learner.agent(index), learner.replay
     if learner.many:
         replay = jax.tree.map(lambda array: array[index], replay)
@@ -46,16 +45,7 @@ def save(learner: Learner, path: str | Path, index: int = 0) -> None:
         "seed": learner.seeds[index],
         "counters": learner.counters(index),
     }
-    arrays = {f"array_{number}": array for number, array in enumerate(pack((state, replay)))}
-    text = np.frombuffer(json.dumps(header).encode(), np.uint8)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            np.savez(file, allow_pickle=False, **{HEADER: text}, **arrays)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_arrays(Path(path), header, pack((state, replay)))
 
 
 def load(
@@ -68,9 +58,7 @@ def load(
     """
     path = Path(path)
     try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            header = json.loads(bytes(file[HEADER]).decode())
-            arrays = [file[f"array_{number}"] for number in range(len(file.files) - 1)]
+        header, arrays = read_arrays(path)
         if header["format"] != FORMAT:
             raise SavedAgentError(f"{path}: saved in format {header['format']}; this version reads format {FORMAT}")
         algorithm = find_algorithm(header["algorithm"]) if algorithm is None else algorithm
@@ -82,7 +70,7 @@ def load(
         raise
     except ConfigError as error:
         raise SavedAgentError(f"{path}: {error}") from error
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise SavedAgentError(f"{path}: no saved agent, or a damaged one: {type(error).__name__}: {error}") from error
     learner = Learner(algorithm, config, header["task"] if task is None else task, (seed,))
     if list(learner.dims) != header["dims"]:
@@ -108,6 +96,39 @@ def config_from_json(algorithm: Algorithm, settings: Mapping[str, Any]) -> Agent
     kind: Any = type(algorithm.presets["cpu"])
     config: AgentConfig = kind(**settings)
     return config
+
+
+def write_arrays(path: Path, header: Mapping[str, Any], arrays: Sequence[NDArray]) -> None:
+    """A .npz with a JSON header. An old file is replaced whole, once all of the new one is on the disk."""
+    text = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            named = {f"array_{number}": array for number, array in enumerate(arrays)}
+            np.savez(file, allow_pickle=False, **{HEADER: text}, **named)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def read_arrays(path: Path) -> tuple[dict[str, Any], list[NDArray]]:
+    """The inverse: header and arrays. ValueError if the file is damaged: checksums cover all that is read."""
+    try:
+        with path.open("rb") as opened:
+            with zipfile.ZipFile(opened) as archive:
+                if damaged := archive.testzip():
+                    raise ValueError(f"its part {damaged} has changed")
+            opened.seek(0)
+            with np.load(opened, allow_pickle=False) as file:
+                header = json.loads(bytes(file[HEADER]).decode())
+                return header, [file[f"array_{number}"] for number in range(len(file.files) - 1)]
+    except OSError:
+        raise
+    except Exception as error:  # damage shows in as many ways as there are libraries below
+        raise ValueError(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}") from error
 
 
 def _is_replay(node: Any) -> bool:
