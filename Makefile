@@ -55,6 +55,7 @@ bench: $(BENCH_INSTALLED) $(RIVALS_INSTALLED)
 	$(BIN)/python bench/environments.py
 	$(BIN)/python bench/deep.py
 	$(BIN)/python bench/threads.py
+	$(BIN)/python bench/start.py
 
 clean:
 	rm -rf .jax_cache $(VENV) $(RIVALS) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

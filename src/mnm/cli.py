@@ -10,6 +10,7 @@ from typing import Any
 
 import tyro
 
+from mnm.commands.cache import FLAG, use_compilation_cache
 from mnm.commands.compare import Compare, compare
 from mnm.commands.envs import Envs, envs
 from mnm.commands.evaluate import Evaluate, evaluate
@@ -53,7 +54,7 @@ def main() -> None:
             stream.reconfigure(errors="replace")
     sys.path.append(os.getcwd())  # for --env module:Task-v0; last, so that no file here hides a library
     try:
-        sys.exit(run(sys.argv[1:]))
+        sys.exit(run(use_compilation_cache(sys.argv[1:], os.environ)))
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:  # the reader of our output, head say, has gone
@@ -70,7 +71,8 @@ def run(arguments: list[str]) -> int:
     command = tyro.extras.subcommand_cli_from_dict(
         COMMANDS,
         prog="mnm",
-        description="Joint model-policy optimisation: deep agents, exact on finite MDPs, the paper's figures.",
+        description="Joint model-policy optimisation: deep agents, exact on finite MDPs, the paper's figures."
+        f" What JAX compiles is kept in the user's cache folder for the next start, unless a command has {FLAG}.",
         args=shield_overrides(arguments) if arguments[:1] == ["sweep"] else arguments,
     )
     match command:

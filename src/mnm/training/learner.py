@@ -36,7 +36,7 @@ class Progress(NamedTuple):
     """How far a run is."""
 
     phase: str
-    """"random steps", "model warm-up" or "learning"."""
+    """"random steps", "model warm-up" or "learning"; "compiling: ..." before the first program of the latter two."""
     done: int
     total: int
     """Of the phase: updates in the warm-up, else real steps."""
@@ -102,6 +102,7 @@ class Learner:
         self._last_evaluation = float("nan")
         self.evaluated: list[list[float]] = [[] for _ in seeds]
         """The returns of the latest evaluation's episodes, by seed."""
+        self._compiled: set[str] = set()
         self._random = [np.random.default_rng((seed, 2)) for seed in seeds]
 
     def learn(
@@ -139,12 +140,15 @@ class Learner:
         if self._observations is None:
             self._observations = np.stack([self._reset(i) for i in range(len(self.seeds))])
         while self.steps < end or self.warming_up:
-            if self.warming_up:
+            phase = self._phase
+            if phase != "random steps" and phase not in self._compiled:
+                self._compiled.add(phase)
+                self._say(on_progress, f"compiling: {phase}", self.steps, end)
+            if phase == "model warm-up":
                 self._warm_up()
-                self._say(on_progress, "model warm-up", self.updates, self._warmup_updates)
+                self._say(on_progress, phase, self.updates, self._warmup_updates)
             else:
                 self._step()
-                phase = "random steps" if self.steps <= self.config.random_steps else "learning"
                 self._say(on_progress, phase, self.steps, end)
             elapsed = time.monotonic() - began
             self.seconds = seconds_before + elapsed
@@ -369,6 +373,12 @@ class Learner:
         return self.config.warmup_updates if isinstance(self.config, ModelConfig) else 0
 
     @property
+    def _phase(self) -> str:
+        if self.warming_up:
+            return "model warm-up"
+        return "random steps" if self.steps < self.config.random_steps else "learning"
+
+    @property
     def warming_up(self) -> bool:
         """Whether the random steps are over, and the model is still being trained alone."""
         return self.steps >= self.config.random_steps and self.updates < self._warmup_updates
@@ -379,6 +389,9 @@ class Learner:
         self.state, self._losses = update_many(
             self.algorithm.warm_up, self.config, self.state, self.replay, self.updates, count, many=self.many
         )
+        jax.tree.map(
+            np.asarray, self._losses
+        )  # waits: progress and pace are those of work done
         self.updates += count
 
     def _check_reward(self, index: int, reward: float, terminated: bool) -> None:
