@@ -4,11 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 BENCH_INSTALLED := $(VENV)/.installed-bench
+DOCS_INSTALLED := $(VENV)/.installed-docs
 RIVALS := .venv-bench
 RIVALS_INSTALLED := $(RIVALS)/.installed
-SOURCES := src tests bench examples
+SOURCES := src tests bench examples docs/hooks.py
 
-.PHONY: install run test lint types bench clean
+.PHONY: install run test lint types bench docs clean
 
 install: $(INSTALLED)
 
@@ -22,6 +23,10 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 $(BENCH_INSTALLED): $(INSTALLED)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'
+	@touch $@
+
+$(DOCS_INSTALLED): $(INSTALLED)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[docs]'
 	@touch $@
 
 # Other libraries, in an environment of their own: they want other versions, and one of them the wrong hydra.
@@ -57,5 +62,9 @@ bench: $(BENCH_INSTALLED) $(RIVALS_INSTALLED)
 	$(BIN)/python bench/threads.py
 	$(BIN)/python bench/start.py
 
+# A link that leads nowhere stops the build, as every warning does.
+docs: $(DOCS_INSTALLED)
+	$(BIN)/mkdocs build --strict
+
 clean:
-	rm -rf .jax_cache $(VENV) $(RIVALS) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .jax_cache $(VENV) $(RIVALS) site build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,49 @@
+"""Every example runs: its help, and a run that is too short to learn anything."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+SHORT = {
+    "solve_your_own_grid": ([], "At q ~ p V the last bound meets the log return"),
+    "train_and_watch": (["--steps", "20", "--out", "film.gif"], "20 new episodes: return -"),
+    "your_own_environment": (["--steps", "20"], "MnM-approx "),
+    "compare_two_agents": (["--steps", "20", "--seeds", "2"], "Cannot tell"),
+}
+"""What to add to the command, and what is then printed. No network is trained: the random steps come first."""
+
+
+def run(name, folder, *arguments):
+    command = [sys.executable, EXAMPLES / f"{name}.py", *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_every_example_is_tried_and_described():
+    names = {path.stem for path in EXAMPLES.glob("*.py")}
+    assert names == set(SHORT)
+    for page in ("README.md", "docs/examples.md"):
+        text = (EXAMPLES.parent / page).read_text()
+        assert not [name for name in names if f"examples/{name}.py" not in text], page
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_an_example_runs(name, tmp_path):
+    arguments, printed = SHORT[name]
+    assert printed in run(name, tmp_path, *arguments)
+    if name == "train_and_watch":
+        assert (tmp_path / "film.gif").read_bytes().startswith(b"GIF8")
+
+
+def test_the_help_says_what_an_example_does(tmp_path):
+    for name in SHORT:
+        assert len(run(name, tmp_path, "--help").split("options:")[0].split()) > 20
+
+
+def test_a_map_of_ones_own(tmp_path):
+    (tmp_path / "map.txt").write_text("noise = 0.2\n\nS.G\n")
+    assert "3 cells" in run("solve_your_own_grid", tmp_path, "map.txt")
