@@ -8,8 +8,9 @@ DOCS_INSTALLED := $(VENV)/.installed-docs
 RIVALS := .venv-bench
 RIVALS_INSTALLED := $(RIVALS)/.installed
 SOURCES := src tests bench examples docs/hooks.py
+TESTS := -m pytest -n auto --dist loadgroup --no-loadscope-reorder
 
-.PHONY: install run test lint types bench docs clean
+.PHONY: install run test test-fast test-long lint types bench docs clean
 
 install: $(INSTALLED)
 
@@ -42,11 +43,20 @@ run: $(INSTALLED)
 	$(BIN)/mnm render results/runs/Pendulum-v1-mnm_approx-seed0 --out results/runs/Pendulum-v1-mnm_approx-seed0/film.gif
 	$(BIN)/mnm report --results results --runs results/runs --out results/report.html
 
-# What one test compiles, another reads: the cache is kept from one time to the next.
-test: export JAX_COMPILATION_CACHE_DIR = $(CURDIR)/.jax_cache
-test: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS = 0.2
+# What one test compiles, another reads, and the processes that tests start: the cache is kept from one time to the next.
+test test-fast test-long: export JAX_COMPILATION_CACHE_DIR = $(CURDIR)/.jax_cache
+test test-fast test-long: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS = 0.2
+
 test: $(INSTALLED)
-	$(BIN)/python -m pytest -n auto --dist loadgroup
+	$(BIN)/python $(TESTS) -m "not long"
+
+# Without what compiles large programs or trains, and with fewer random examples.
+test-fast: $(INSTALLED)
+	$(BIN)/python $(TESTS) -m "not slow and not long" --hypothesis-profile fast
+
+# Endurance alone: more kills, more random command lines.
+test-long: $(INSTALLED)
+	$(BIN)/python $(TESTS) -m long
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check $(SOURCES)

@@ -17,14 +17,27 @@ from mnm.tabular import (
 )
 
 settings.register_profile("project", deadline=None, max_examples=100, derandomize=True)
+settings.register_profile("fast", settings.get_profile("project"), max_examples=20)
 settings.load_profile("project")
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in this hook too
 def pytest_collection_modifyitems(items):
-    """A file's tests share a worker, and so what they compile; those marked `apart` may go to any, side by side."""
+    """A file's tests share a worker, and so what they compile; those marked `apart` may go to any, side by side.
+
+    What takes long starts first, so that at the end no worker is alone with it.
+    """
+    groups = {}
     for item in items:
         group = item.nodeid if item.get_closest_marker("apart") else str(item.path)
         item.add_marker(pytest.mark.xdist_group(group))
+        groups.setdefault(group, []).append(item)
+    ordered = sorted(groups.values(), key=lambda group: sum(map(is_slow, group)), reverse=True)
+    items[:] = [item for group in ordered for item in group]
+
+
+def is_slow(item):
+    return item.get_closest_marker("slow") is not None and item.get_closest_marker("long") is None
 
 
 @dataclass(frozen=True)

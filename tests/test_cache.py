@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from mnm.commands.cache import FLAG, folder, trim, use_compilation_cache
 
 
@@ -32,6 +34,7 @@ def test_the_oldest_entries_go_first(tmp_path):
     trim(tmp_path / "nowhere", 25)
 
 
+@pytest.mark.slow
 def test_a_command_leaves_its_programs_there_unless_told_not_to(tmp_path):
     tiny = ("--scale", "quick", "--hidden", "8", "--batch-size", "8", "--random-steps", "5", "--steps", "6")
     command = [sys.executable, "-m", "mnm", "train", "sac", "--env", "Pendulum-v1", "--evaluation-episodes", "1", *tiny]

@@ -598,6 +598,7 @@ PIECES = [
     "é",
     "\u2028",
 ]
+TWICE = settings(max_examples=2 * settings().max_examples)
 EDIT = st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 3), st.sampled_from(PIECES))
 
 
@@ -616,13 +617,13 @@ def test_the_files_to_be_mutated_are_valid(name):
         st.binary(max_size=60).map(b"\x93NUMPY\x01\x00".__add__),
     ),
 )
-@settings(max_examples=200, deadline=None)
+@TWICE
 def test_random_files_are_answered_or_refused(name, content):
     assert_answered_or_refused(name, content)
 
 
 @given(st.sampled_from(["map.txt", "mdp.json"]), st.lists(EDIT, min_size=1, max_size=3))
-@settings(max_examples=200, deadline=None)
+@TWICE
 def test_valid_files_with_a_few_edits_are_answered_or_refused(name, edits):
     content = VALID_FILES[name].decode()
     for place, deleted, inserted in edits:
@@ -635,7 +636,7 @@ def test_valid_files_with_a_few_edits_are_answered_or_refused(name, edits):
     st.sampled_from(["plain.npz", "packed.npz"]),
     st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 2), st.binary(max_size=2)), min_size=1),
 )
-@settings(max_examples=200, deadline=None)
+@TWICE
 def test_archives_with_a_few_changed_bytes_are_answered_or_refused(name, edits):
     content = VALID_FILES[name]
     for place, deleted, inserted in itertools.islice(edits, 4):
@@ -670,7 +671,7 @@ ENTRIES = [(name, place) for name, value in LISTS.items() for place in places(va
 
 
 @given(st.sampled_from([MDP, LISTS]), st.sampled_from(ENTRIES), ODD_VALUES)
-@settings(max_examples=200, deadline=None)
+@TWICE
 def test_json_with_an_odd_entry_is_answered_or_refused(arrays, entry, value):
     name, place = entry
     changed = arrays | {name: replaced(arrays.get(name, LISTS[name]), place, value)}

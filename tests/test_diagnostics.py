@@ -29,6 +29,8 @@ from mnm.networks import Ensemble
 from mnm.normalizer import Normalizer
 from mnm.replay import Transitions
 
+pytestmark = pytest.mark.slow
+
 SMALL = {"hidden": (4,), "model_hidden": (4,), "outcome_hidden": (4,), "members": 2, "discount": 0.5}
 CONFIG = replace(ALGORITHMS["mnm"].presets["quick"], **SMALL, classifier_hidden=(4,), reward_offset=0.25)
 

@@ -1,4 +1,4 @@
-"""Two thousand random command lines and configurations: an exit code and a message, never a traceback."""
+"""Random command lines and configurations: an exit code and a message, never a traceback."""
 
 import json
 import os
@@ -23,11 +23,8 @@ Pendulum-v1 sac mnm_approx --env --steps --seed --seeds --scale quick cpu --name
 """.split()  # noqa: SIM905 (a list of sixty strings is no easier to read)
 WORD = st.one_of(st.sampled_from(WORDS), st.text(max_size=8).filter(lambda text: "\0" not in text))
 LINE = st.tuples(st.sampled_from(list(COMMANDS)), st.lists(WORD, max_size=6)).map(lambda parts: [parts[0], *parts[1]])
-FREE = settings(
-    max_examples=1000,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+FREE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+COUNTS = [100, pytest.param(1000, marks=[pytest.mark.long, pytest.mark.apart])]
 
 
 @pytest.fixture
@@ -57,13 +54,17 @@ def code_of(arguments):
         return stopped.code
 
 
-@pytest.mark.apart
-@FREE
-@given(LINE)
-def test_random_command_lines(somewhere, arguments):
-    assert code_of(arguments) in (0, 1, 2, None)
-    for path in somewhere.iterdir():
-        shutil.rmtree(path) if path.is_dir() else os.unlink(path)
+@pytest.mark.slow
+@pytest.mark.parametrize("count", COUNTS)
+def test_random_command_lines(somewhere, count):
+    @settings(FREE, max_examples=count)
+    @given(LINE)
+    def a_line(arguments):
+        assert code_of(arguments) in (0, 1, 2, None)
+        for path in somewhere.iterdir():
+            shutil.rmtree(path) if path.is_dir() else os.unlink(path)
+
+    a_line()
 
 
 VALUES = st.one_of(
@@ -76,11 +77,19 @@ VALUES = st.one_of(
 )
 
 
-@FREE
-@given(st.sampled_from(list(ALGORITHMS)), st.data())
-def test_random_configurations(somewhere, name, data):
-    """A run's config.json with one entry replaced, removed or the whole file spoilt; then `mnm resume`."""
-    folder = somewhere / "runs" / "Task-seed0"
+@pytest.mark.parametrize("count", COUNTS)
+def test_random_configurations(somewhere, count):
+    @settings(FREE, max_examples=count)
+    @given(st.sampled_from(list(ALGORITHMS)), st.data())
+    def a_configuration(name, data):
+        write_configuration(somewhere / "runs" / "Task-seed0", name, data)
+        assert code_of(["resume", str(somewhere / "runs" / "Task-seed0")]) in (0, 1, 2)
+
+    a_configuration()
+
+
+def write_configuration(folder, name, data):
+    """A run's config.json with one entry replaced, removed or the whole file spoilt."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     preset = ALGORITHMS[name].presets[data.draw(st.sampled_from(SCALES))]
@@ -99,7 +108,6 @@ def test_random_configurations(somewhere, name, data):
     if data.draw(st.integers(0, 9)) == 0:
         text = text[: data.draw(st.integers(0, len(text)))]
     (folder / "config.json").write_text(text)
-    assert code_of(["resume", str(folder)]) in (0, 1, 2)
 
 
 def test_every_setting_is_a_flag_with_its_meaning():

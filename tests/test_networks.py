@@ -8,6 +8,8 @@ import pytest
 
 from mnm.networks import MLP, Ensemble, GaussianDynamics, TanhGaussianPolicy, moved_target, standardized
 
+pytestmark = pytest.mark.slow
+
 KEY = jax.random.key(0)
 
 

@@ -40,6 +40,8 @@ def mnm_command(folder, *arguments):
     return done.stdout
 
 
+@pytest.mark.slow
+@pytest.mark.apart
 def test_it_trains_saves_loads_resumes_sweeps_compares_and_draws(folder, monkeypatch):
     # Train, with the agent's own setting as a flag.
     mnm_command(folder, "train", NAME, "--env", "Pendulum-v1", *SHORT, *TINY, "--penalty", "2.0")
@@ -74,6 +76,7 @@ def test_it_trains_saves_loads_resumes_sweeps_compares_and_draws(folder, monkeyp
     assert (folder / "curves.png").stat().st_size > 10_000
 
 
+@pytest.mark.slow
 def test_it_is_made_in_python_and_saved(folder, monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(folder)
     from cautious_mbpo import cautious

@@ -10,11 +10,18 @@ from hypothesis import strategies as st
 
 from mnm.replay import HELD_OUT_EVERY, Replay, Transitions
 
+pytestmark = pytest.mark.slow
+
 
 def numbered(numbers):
-    numbers = jnp.asarray(numbers, jnp.float32)
+    numbers = np.asarray(numbers, np.float32)
     rows = numbers[:, None]
-    return Transitions(rows * jnp.ones(3), -rows * jnp.ones(2), numbers, rows * jnp.ones(3) + 0.5, numbers % 2)
+    columns = (rows * np.ones(3), -rows * np.ones(2), numbers, rows * np.ones(3) + 0.5, numbers % 2)
+    return Transitions(*(jnp.asarray(column, jnp.float32) for column in columns))
+
+
+add = jax.jit(Replay.add)
+"""One program for each size of a batch."""
 
 
 @settings(max_examples=20)
@@ -22,7 +29,7 @@ def numbered(numbers):
 def test_it_holds_the_last_ones(batches):
     replay, count = Replay.empty(10, 3, 2), 0
     for size in batches:
-        replay = replay.add(numbered(np.arange(count, count + size)))
+        replay = add(replay, numbered(np.arange(count, count + size)))
         count += size
     assert int(replay.size) == min(count, 10)
     stored = np.sort(np.asarray(replay.storage.rewards)[: int(replay.size)])
@@ -78,7 +85,7 @@ def test_rows_are_held_out_or_for_training():
 def test_rows_are_held_out_or_for_training_in_a_full_ring(capacity):
     replay = Replay.empty(capacity, 3, 2)
     for start in range(1, 3 * capacity, capacity // 2 + 1):
-        replay = replay.add(numbered(np.arange(start, start + capacity // 2 + 1)))
+        replay = add(replay, numbered(np.arange(start, start + capacity // 2 + 1)))
     assert int(replay.size) == capacity
     assert float(replay.storage.rewards.min()) > capacity  # every place was written more than once
     held_out_and_training_rows_are_all_rows(replay)
@@ -119,7 +126,7 @@ def test_a_million_half_cheetah_transitions_take_less_than_half_a_gigabyte():
 
 def test_adding_to_a_donated_buffer_copies_nothing():
     replay = Replay.empty(100_000, 17, 6)
-    add = jax.jit(lambda replay, new: replay.add(new), donate_argnums=0)
+    donating = jax.jit(Replay.add, donate_argnums=0)
     new = Transitions(jnp.ones((1, 17)), jnp.ones((1, 6)), jnp.ones(1), jnp.ones((1, 17)), jnp.ones(1))
-    compiled = add.lower(replay, new).compile()
+    compiled = donating.lower(replay, new).compile()
     assert compiled.memory_analysis().temp_size_in_bytes < 1e6

@@ -376,6 +376,7 @@ def trained_for_30_steps(run):
     return settings == ([8], 8, 20) and run.metrics["step"] == [30] and (run.folder / "agent.npz").exists()
 
 
+@pytest.mark.slow
 def test_a_sweep_trains_agents(fake):
     assert sweep(fake.asked(seeds=(0, 1), steps=30, overrides=(TINY,)), MNM) == 0
     assert [trained_for_30_steps(run) for run in find_runs([fake.runs])] == [True, True]
@@ -471,6 +472,7 @@ def cluster():
         cluster.shutdown()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # Ray's own
 def test_a_trial_whose_ray_worker_dies_goes_on_elsewhere_from_its_checkpoint(cluster, fake):
     fake.order(seconds=0.5)
@@ -492,6 +494,7 @@ def test_a_trial_whose_ray_worker_dies_goes_on_elsewhere_from_its_checkpoint(clu
     assert read_run(fake.runs / "Pendulum-v1-sac-seed0").metrics["step"] == [10 * n for n in range(1, 11)]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # Ray's own
 def test_a_signal_ends_the_trials_on_ray_with_a_checkpoint(cluster, fake):
     fake.order(seconds=5.0)
@@ -504,6 +507,7 @@ def test_a_signal_ends_the_trials_on_ray_with_a_checkpoint(cluster, fake):
     assert [(fake.runs / f"{note['name']}.log").read_text().endswith("saved\n") for note in fake.notes()] == [True] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # Ray's own
 def test_a_sweep_on_ray_trains_agents(cluster, fake):
     fake.program = MNM

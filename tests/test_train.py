@@ -25,6 +25,8 @@ def command(name, runs, *more):
     return [name, "--env", "Pendulum-v1", "--steps", "100", "--runs", str(runs), *SMALL, *model, *offset, *more]
 
 
+@pytest.mark.slow
+@pytest.mark.apart
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_the_first_hundred_steps(name, tmp_path, capsys):
     assert train(command(name, tmp_path)) == 0
@@ -53,6 +55,7 @@ def test_the_first_hundred_steps(name, tmp_path, capsys):
     assert agent.predict(np.array([1.0, 0.0, 0.0])).shape == (1,)
 
 
+@pytest.mark.slow
 def test_a_task_in_a_module_of_the_present_folder(tmp_path):
     """Through the real command: its own start-up decides where modules are looked for."""
     (tmp_path / "tank.py").write_text(
@@ -75,6 +78,7 @@ def test_a_task_in_a_module_of_the_present_folder(tmp_path):
     assert (tmp_path / "runs/made_Tank-v0-sac-seed0/agent.npz").exists()
 
 
+@pytest.mark.slow
 def test_seeds_together_have_a_folder_each(tmp_path):
     assert train(command("sac", tmp_path, "--seeds", "2", "--seed", "3")) == 0
     returns = [read_metrics(tmp_path / f"Pendulum-v1-sac-seed{seed}" / "metrics.csv")["return"] for seed in (3, 4)]
@@ -141,6 +145,7 @@ class Breaks(gym.Env):
         return np.full(2, np.nan if broken else 0.5, np.float32), 1.0, self.steps == 10, False, {}
 
 
+@pytest.mark.slow
 def test_a_run_on_a_task_that_breaks_keeps_what_it_had(tmp_path, capsys):
     gym.register("Breaks-v0", entry_point=Breaks)
     quick = ["--scale", "quick", "--random-steps", "5", "--evaluate-every", "10", "--evaluation-episodes", "1"]
@@ -180,6 +185,7 @@ def test_without_wandb_it_is_an_error_before_anything_begins(tmp_path, capsys, m
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 def test_an_existing_run_is_kept_unless_told(tmp_path, capsys):
     short = ["sac", "--env", "Pendulum-v1", "--steps", "5", "--runs", str(tmp_path), *SMALL]
     assert train(short) == 0

@@ -63,6 +63,7 @@ def test_nobody_has_said_how_to_pose_everything():
     assert pose_of(made("mnm/ThreeStates-v0")) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["InvertedPendulum-v5", "mnm/DrawerOpen-v0"])
 def test_a_film_has_the_imagined_one_beside_it_where_that_can_be_drawn(task):
     algorithm = ALGORITHMS["mbpo"]
@@ -87,6 +88,7 @@ def folder(tmp_path_factory):
     return runs / "Pendulum-v1-sac-seed0"
 
 
+@pytest.mark.slow
 def test_evaluation_is_reproducible_and_the_checkpoint_s_is_the_agent_s(folder, capsys):
     found = []
     for _ in range(2):
@@ -104,6 +106,7 @@ def test_evaluation_is_reproducible_and_the_checkpoint_s_is_the_agent_s(folder, 
     assert "sac after 40 steps on Pendulum-v1: return -" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_film_is_written(folder, tmp_path, capsys):
     out = tmp_path / "films" / "run.gif"
     assert run(["render", str(folder), "--steps", "3", "--out", str(out)]) == 0
@@ -111,6 +114,7 @@ def test_a_film_is_written(folder, tmp_path, capsys):
     assert out.read_bytes()[:4] == b"GIF8"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

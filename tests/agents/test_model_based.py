@@ -51,6 +51,8 @@ from mnm.normalizer import Normalizer
 from mnm.replay import HELD_OUT_EVERY
 from mnm.training.programs import update_many
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = {
     "hidden": (64,),
     "batch_size": 128,
@@ -228,6 +230,7 @@ def networks_of(agent):
     )
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_probe_problems(name):
     probe = Probe(name, BARE | OWN.get(name, {}))
@@ -270,6 +273,7 @@ def no_logarithm_meets_a_predicted_reward_below_the_lowest_seen(probe):
     assert different(low, high)
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("name", ["sac", "mnm"])
 def test_probe_problems_with_the_default_settings(name):
     probe = Probe(name, {})

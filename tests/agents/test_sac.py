@@ -13,6 +13,8 @@ from mnm.agents.actor_critic import ActorCriticConfig
 from mnm.agents.sac import init, observe, update
 from mnm.training.programs import update_many
 
+pytestmark = pytest.mark.slow
+
 CONFIG = ActorCriticConfig(
     hidden=(32, 32), layer_norm=False, batch_size=128, learning_rate=3e-3, target_rate=0.05, discount=0.5
 )

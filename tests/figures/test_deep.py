@@ -2,6 +2,8 @@
 
 import json
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -102,19 +104,24 @@ def test_runs_that_stopped_before_they_learned_cannot_tell(name, tmp_path):
     assert not any(verdict.holds for verdict in figure.judge(early))
 
 
+@cache
+def planned(name, scale):
+    """A figure's trials; planning writes nothing."""
+    return [trial for sweep in load(name).sweeps(scale, ALL, Path("nowhere")) for trial in plan(sweep)]
+
+
 @pytest.mark.parametrize("scale", SIZES)
 @pytest.mark.parametrize("name", DEEP)
-def test_the_runs_of_every_figure_can_be_planned(name, scale, tmp_path):
-    trials = [trial for sweep in load(name).sweeps(scale, ALL, tmp_path) for trial in plan(sweep)]
+def test_the_runs_of_every_figure_can_be_planned(name, scale):
+    trials = planned(name, scale)
     assert len({trial.folder for trial in trials}) == len(trials) >= 2 * len(SIZES[scale].seeds)
 
 
-def test_a_run_that_figures_share_is_the_same_in_all_of_them(tmp_path):
+def test_a_run_that_figures_share_is_the_same_in_all_of_them():
     begun = {}
     for name in DEEP:
-        for sweep in load(name).sweeps("cpu", ALL, tmp_path):
-            for trial in plan(sweep):
-                assert begun.setdefault(trial.name, trial.spec) == trial.spec
+        for trial in planned(name, "cpu"):
+            assert begun.setdefault(trial.name, trial.spec) == trial.spec
     assert "DClawPoseRandom-v0-mbpo-seed2" in " ".join(begun)
 
 
@@ -295,9 +302,14 @@ def test_a_dry_run_prints_the_updates_per_step_and_trains_nothing(tmp_path, caps
     assert not out.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.apart
-def test_figures_from_real_runs(tmp_path, capsys):
+def test_figures_from_real_runs(tmp_path, capsys, monkeypatch):
     """A smoke run of the whole way: train, measure, draw, film, judge."""
+    few = replace(SIZES["quick"], steps=220, evaluation_episodes=1)  # 200 of them are random
+    monkeypatch.setitem(SIZES, "quick", few)
+    monkeypatch.setattr("mnm.figures.imagined_rollouts.FILM_STEPS", 10)
+    monkeypatch.setattr("mnm.figures.imagined_rollouts.EPISODES", 1)
     command = Reproduce(
         ("q_values", "imagined_rollouts"), scale="quick", envs=(HALF_CHEETAH,), seeds=(0,), out=tmp_path
     )

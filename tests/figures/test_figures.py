@@ -1,5 +1,7 @@
 """The figures: columns survive the CSV, pictures are drawn, verdicts are computed from the data."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -18,29 +20,45 @@ def test_every_figure_can_be_loaded_under_its_name(name):
     assert load(name).name == name
 
 
+@pytest.fixture(scope="module")
+def reproduced(tmp_path_factory):
+    """A figure's folder and verdicts; each is made once."""
+
+    @cache
+    def of(name):
+        folder = tmp_path_factory.mktemp(name)
+        return folder, load(name).reproduce(folder)
+
+    return of
+
+
 @pytest.mark.parametrize("name", QUICK)
-def test_exact_figures_are_reproduced(name, tmp_path):
-    verdicts = load(name).reproduce(tmp_path)
+def test_exact_figures_are_reproduced(name, reproduced):
+    folder, verdicts = reproduced(name)
     assert verdicts
-    assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-    assert len((tmp_path / f"{name}.csv").read_text().splitlines()) > 5
+    assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert len((folder / f"{name}.csv").read_text().splitlines()) > 5
 
 
-def verdict(name, part, tmp_path):
-    (found,) = [row for row in load(name).reproduce(tmp_path) if part in row.claim]
+@pytest.fixture(scope="module")
+def verdict(reproduced):
+    def found(name, part):
+        (row,) = [row for row in reproduced(name)[1] if part in row.claim]
+        return row
+
     return found
 
 
-def test_the_paper_s_claims_that_hold(tmp_path):
-    assert verdict("comparing_objectives", "always a lower bound", tmp_path).holds
-    assert verdict("aliased_model", "despite the inaccurate model", tmp_path).holds
-    assert verdict("three_states", "VMBPO goes right", tmp_path).holds
+def test_the_paper_s_claims_that_hold(verdict):
+    assert verdict("comparing_objectives", "always a lower bound").holds
+    assert verdict("aliased_model", "despite the inaccurate model").holds
+    assert verdict("three_states", "VMBPO goes right").holds
 
 
-def test_the_paper_s_claims_that_do_not(tmp_path):
-    assert not verdict("goal_reaching", "printed goal-reaching bound", tmp_path).holds
-    assert "300 of 300" in verdict("goal_reaching", "printed goal-reaching bound", tmp_path).measured
-    assert not verdict("comparing_objectives", "non-Markovian", tmp_path).holds
+def test_the_paper_s_claims_that_do_not(verdict):
+    assert not verdict("goal_reaching", "printed goal-reaching bound").holds
+    assert "300 of 300" in verdict("goal_reaching", "printed goal-reaching bound").measured
+    assert not verdict("comparing_objectives", "non-Markovian").holds
 
 
 def test_a_verdict_follows_the_data():

@@ -192,6 +192,7 @@ def train(loss, parameters, steps, rate=3e-3):
     return parameters
 
 
+@pytest.mark.slow
 def test_on_a_finite_mdp_the_trained_logit_approaches_log_p_over_q():
     mdp = random_mdp(4, 2, seed=0)
     model = random_model(mdp, seed=1)
@@ -215,6 +216,7 @@ def test_on_a_finite_mdp_the_trained_logit_approaches_log_p_over_q():
     assert (np.asarray(real) * errors).sum(axis=-1).mean() < 0.15
 
 
+@pytest.mark.slow
 def test_on_a_gaussian_pair_the_trained_logit_approaches_log_p_over_q():
     # p = N(0, 1), q = N(0.5, 1): log p/q = 1/8 - x/2.
     def loss(network, key):

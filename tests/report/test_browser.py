@@ -22,7 +22,10 @@ LAPTOP, PHONE = {"width": 1366, "height": 800}, {"width": 380, "height": 800}
 RETURNS = "#learning .plot"
 HOSTILE_AGENT = f"<b>bold</b> {HOSTILE}</script><!--"
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None and "CI" not in os.environ, reason="chromium is not installed")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None and "CI" not in os.environ, reason="chromium is not installed"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,8 @@ from mnm.agents import ALGORITHMS
 from mnm.envs.adapter import TaskError, episode_seed
 from mnm.training.learner import Learner
 
+pytestmark = pytest.mark.slow
+
 the_statistics_of_a_run_are_those_of = partial(the_statistics_are_those_of, std_atol=1e-4)
 
 TINY = {"hidden": (8,), "batch_size": 8, "updates_per_step": 1, "replay_capacity": 70}

@@ -10,6 +10,8 @@ import pytest
 import mnm
 from mnm.training.saving import SavedAgentError
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = {"scale": "quick", "random_steps": 20, "replay_capacity": 50, "hidden": (8, 8), "batch_size": 16}
 OBSERVATION = np.array([0.5, -0.5, 1.0])
 

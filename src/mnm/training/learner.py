@@ -389,9 +389,7 @@ class Learner:
         self.state, self._losses = update_many(
             self.algorithm.warm_up, self.config, self.state, self.replay, self.updates, count, many=self.many
         )
-        jax.tree.map(
-            np.asarray, self._losses
-        )  # waits: progress and pace are those of work done
+        jax.tree.map(np.asarray, self._losses)  # waits: progress and pace are those of work done
         self.updates += count
 
     def _check_reward(self, index: int, reward: float, terminated: bool) -> None:
