@@ -40,7 +40,7 @@ $(RIVALS_INSTALLED): bench/rivals.txt constraints.txt
 run: $(INSTALLED)
 	$(BIN)/mnm reproduce
 	$(BIN)/mnm train mnm_approx --env Pendulum-v1 --steps 1500 --evaluate-every 250 --runs results/runs --overwrite
-	$(BIN)/mnm render results/runs/Pendulum-v1-mnm_approx-seed0 --out results/runs/Pendulum-v1-mnm_approx-seed0/film.gif
+	$(BIN)/mnm render results/runs/Pendulum-v1-mnm_approx-seed0 --out results/runs/Pendulum-v1-mnm_approx-seed0/video.gif
 	$(BIN)/mnm report --results results --runs results/runs --out results/report.html
 
 # What one test compiles, another reads, and the processes that tests start: the cache is kept from one time to the next.

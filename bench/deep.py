@@ -142,8 +142,8 @@ def experience_and_outcomes_cost(config: ModelConfig) -> int:
     """Multiply-adds of imagining a batch, by the policy's actions or real ones, and of the outcome networks' steps."""
     rows, transition = config.batch_size, 2 * OBSERVATION_DIM + ACTION_DIM
     policy = Network((OBSERVATION_DIM, *config.hidden, 2 * ACTION_DIM))
-    rewards = Network((OBSERVATION_DIM + ACTION_DIM, *config.outcome_hidden, 1))
-    continues = Network((transition, *config.outcome_hidden, 1))
+    rewards = Network((OBSERVATION_DIM + ACTION_DIM, *config.head_hidden, 1))
+    continues = Network((transition, *config.head_hidden, 1))
     # Each row goes through one member.
     chosen = rows - int(config.real_action_ratio * rows)
     imagined = policy.forward(chosen) + dynamics_network(config).forward(rows)
@@ -153,7 +153,7 @@ def experience_and_outcomes_cost(config: ModelConfig) -> int:
 
 def mbpo_cost(config: ModelConfig) -> int:
     """Multiply-adds of one update of everything; every member learns from every row."""
-    rows, dynamics = config.members * config.batch_size, dynamics_network(config)
+    rows, dynamics = config.ensemble_size * config.batch_size, dynamics_network(config)
     dynamics_step = dynamics.forward(rows) + dynamics.gradient_of_weights(rows)
     return sac_cost(config) + experience_and_outcomes_cost(config) + dynamics_step
 
@@ -187,7 +187,7 @@ def mnm_approx_cost(config: AdversarialConfig) -> int:
     critic = Network((OBSERVATION_DIM + ACTION_DIM, *config.hidden, 1))
     classifier_step = classifier.forward(3 * rows) + classifier.gradient_of_weights(3 * rows)
     target_samples = dynamics.forward(rows)
-    learning = rows * (1 + config.members) if config.likelihood_weight > 0 else rows
+    learning = rows * (1 + config.ensemble_size) if config.likelihood_weight > 0 else rows
     dynamics_step = dynamics.forward(learning) + dynamics.gradient_of_weights(learning)
     through_players = classifier.gradient_of_inputs(rows)
     for network in (policy, critic, critic):

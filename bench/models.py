@@ -25,9 +25,9 @@ from mnm.agents.world_model import World
 from mnm.api import configured
 from mnm.losses.model import gaussian_nll
 from mnm.replay import Replay, Transitions
+from mnm.training.driver import from_checkpoint
 from mnm.training.programs import new_agents, update_many
 from mnm.training.runs import read_run
-from mnm.training.work import from_checkpoint
 
 UPDATES = (1_500, 3_000, 6_000)
 NEXT = 1_000
@@ -49,7 +49,7 @@ def errors(world: World, rows: Transitions) -> str:
     means, log_stds = world.target_dynamics.distribution(inputs)
     likelihoods = jax.nn.logsumexp(-gaussian_nll(means, log_stds, changes), axis=0) - np.log(len(means))
     rewards = world.statistics.rewards.normalize(rows.rewards[:, None])
-    squared = ((means.mean(axis=0) - changes) ** 2).mean(), ((world.rewards(inputs) - rewards) ** 2).mean()
+    squared = ((means.mean(axis=0) - changes) ** 2).mean(), ((world.reward_head(inputs) - rewards) ** 2).mean()
     return f"{squared[0]:.3f}, nll {-likelihoods.mean():.1f}, reward {squared[1]:.3f}"
 
 

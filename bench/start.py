@@ -17,7 +17,17 @@ from pathlib import Path
 from measure import report
 
 AGENTS = ("sac", "mnm_approx")
-RUN = ("--env", "HalfCheetah-v4", "--random-steps", "10", "--steps", "11", "--evaluation-episodes", "1", "--overwrite")
+RUN = (
+    "--env",
+    "HalfCheetah-v4",
+    "--learning-starts",
+    "10",
+    "--steps",
+    "11",
+    "--evaluation-episodes",
+    "1",
+    "--overwrite",
+)
 
 
 def seconds(agent: str, folder: Path) -> float:

@@ -46,17 +46,17 @@ def update(config: CautiousConfig, state: AgentState, replay: Replay, _: Array) 
     rows = imagine(config, state.world, state.actor_critic.actor, batch, imagine_key)
     doubt = disagreement(state.world, rows)
     unit = state.world.statistics.rewards.unit[0]
-    imagined = state.imagined.add(rows._replace(rewards=rows.rewards - config.penalty * unit * doubt))
+    model_buffer = state.model_buffer.add(rows._replace(rewards=rows.rewards - config.penalty * unit * doubt))
 
     # Update the critics on real transitions and the model's, then the policy.
-    experience = sample_experience(config, replay, imagined, critics_key, config.critic_updates)
+    experience = sample_experience(config, replay, model_buffer, critics_key, config.critic_updates)
     actor_critic, metrics = td_steps(config, state.actor_critic, experience, noise_key)
-    observations = sample_experience(config, replay, imagined, experience_key, 1).observations[0]
+    observations = sample_experience(config, replay, model_buffer, experience_key, 1).observations[0]
     actor_critic, policy_metrics = update_policy(config, actor_critic, observations, policy_key)
     # Update the model by maximum likelihood.
     world, model_metrics = update_model(config, state.world, batch)
     metrics |= policy_metrics | model_metrics | {"disagreement": jnp.mean(doubt)}
-    return AgentState(actor_critic, world, imagined, key), metrics
+    return AgentState(actor_critic, world, model_buffer, key), metrics
 
 
 cautious = Algorithm(

@@ -28,7 +28,7 @@ TASK = "Pendulum-v1"
 def scores(name: str, seeds: int, steps: int) -> NDArray[np.float64]:
     """The final evaluation's mean return, by seed."""
     # By default there are 1,000 random steps and then 3,000 updates of the model alone: too long for an example.
-    settings = {"random_steps": 300} | ({"warmup_updates": 500} if name == "MnMApprox" else {})
+    settings = {"learning_starts": 300} | ({"warmup_updates": 500} if name == "MnMApprox" else {})
     found = []
     for seed in range(seeds):
         agent = getattr(mnm, name)(TASK, seed=seed, **settings).learn(steps, evaluate_every=steps)

@@ -58,7 +58,7 @@ def main() -> None:
     promised, earned = exp(at_mnm["sharper bound"]), exp(at_mnm["log expected return"])
     best = optimal_return(mdp)
     print(f"\nMnM's policy is promised a return of {promised:.3f} and earns {earned:.3f}; the best is {best:.3f}.")
-    gap = abs(at_tight["log expected return"] - at_tight["averaged outside"])
+    gap = abs(at_tight["log expected return"] - at_tight["tight bound"])
     print(f"At q ~ p V the last bound meets the log return (gap {gap:.0e}), so that its best policy is the best one:")
     print(f"it earns {exp(at_tight['log expected return']):.3f}.")
 

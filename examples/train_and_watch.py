@@ -21,7 +21,7 @@ from mnm.training.learner import Learner
 TASK = "Pendulum-v1"
 
 
-def film(agent: Learner, seed: int) -> NDArray[np.uint8]:
+def video(agent: Learner, seed: int) -> NDArray[np.uint8]:
     """One episode as pictures, [frames, height, width, colours]."""
     env = gym.make(TASK, render_mode="rgb_array")
     observation, _ = env.reset(seed=seed)
@@ -36,7 +36,7 @@ def film(agent: Learner, seed: int) -> NDArray[np.uint8]:
 
 
 def main() -> None:
-    """Train, evaluate, film."""
+    """Train, evaluate, video."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=1_500, help="real steps; the first 1,000 have random actions")
     parser.add_argument("--seed", type=int, default=0)
@@ -46,13 +46,13 @@ def main() -> None:
     def show(seed: int, step: int, row: Mapping[str, float]) -> None:
         print(f"step {step:>5}: return {row['return']:8.1f}", flush=True)
 
-    agent = mnm.MnMApprox(TASK, seed=args.seed).learn(args.steps, evaluate_every=250, on_row=show)
+    agent = mnm.MnMApprox(TASK, seed=args.seed).learn(args.steps, evaluate_every=250, on_eval=show)
 
     # The evaluations above start where the run's seed says; these start elsewhere.
     returns = [episode.total for episode in agent.evaluate(0, 20, seed=args.seed + 1)]
     print(f"20 new episodes: return {np.mean(returns):.1f} on average, {min(returns):.1f} to {max(returns):.1f}")
 
-    iio.imwrite(args.out, film(agent, args.seed), duration=50, loop=0)
+    iio.imwrite(args.out, video(agent, args.seed), duration=50, loop=0)
     print(f"the policy's episode: {args.out}")
 
 

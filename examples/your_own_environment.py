@@ -63,7 +63,7 @@ def main() -> None:
     print(f"random actions    {mean_return(lambda _: random.sample()):6.1f}")
     print(f"written by hand   {mean_return(lambda state: np.clip(-4 * state.sum(keepdims=True), -5, 5)):6.1f}")
     # The registered id brings the time limit with it; the class alone would have none.
-    agent = mnm.MnMApprox("Sled-v0", random_steps=300, warmup_updates=500).learn(steps)
+    agent = mnm.MnMApprox("Sled-v0", learning_starts=300, warmup_updates=500).learn(steps)
     print(f"MnM-approx        {mean_return(agent.predict):6.1f}   after {steps} real steps")
 
 

@@ -230,8 +230,8 @@ def assert_ordered(ladder):
         ("paper's bound", "learned discount"),
         ("sharper bound", "best hazard"),
         ("learned discount", "best hazard"),
-        ("best hazard", "averaged outside"),
-        ("averaged outside", "log expected return"),
+        ("best hazard", "tight bound"),
+        ("tight bound", "log expected return"),
     ]:
         assert ladder[low] <= ladder[high] + slack
 
@@ -266,7 +266,7 @@ def test_json_has_the_optimum_and_an_ordered_ladder(run, noisy_map):
         assert len(report["agents"][agent]["actions"]) == 10
     assert report["agents"]["mnm"]["bound"] == pytest.approx(report["ladder"]["mnm"]["sharper bound"])
     assert report["ladder"]["mnm"]["sharper bound"] > report["ladder"]["mnm"]["paper's bound"] + 1e-3
-    assert report["ladder"]["tight"]["averaged outside"] == pytest.approx(math.log(report["optimal_return"]))
+    assert report["ladder"]["tight"]["tight bound"] == pytest.approx(math.log(report["optimal_return"]))
 
 
 def test_json_task_has_the_value_of_plain_value_iteration(run, tmp_path):
@@ -332,7 +332,7 @@ def test_frozen_lake_without_offset_shows_the_tight_bound_alone(run):
     assert report["optimal_return"] == pytest.approx(frozen_lake_return(0.99), abs=1e-8)
     assert report["agents"]["mnm"] is None
     assert list(report["ladder"]) == ["tight"]
-    assert report["ladder"]["tight"]["averaged outside"] == pytest.approx(math.log(report["optimal_return"]))
+    assert report["ladder"]["tight"]["tight bound"] == pytest.approx(math.log(report["optimal_return"]))
     offset = re.search(r"--reward-offset (\S+)", report["note"]).group(1)
     report = json.loads(run("solve", "gym:FrozenLake-v1", "--json", "--reward-offset", offset)[1])
     assert report["note"] == ""
@@ -353,7 +353,7 @@ def test_rewards_that_are_all_zero_have_no_finite_logarithm(run, tmp_path):
     report = json.loads(out)
     assert code == 0
     assert report["optimal_return"] == 0.0
-    assert report["ladder"]["tight"] == {"averaged outside": None, "log expected return": None}
+    assert report["ladder"]["tight"] == {"tight bound": None, "log expected return": None}
     assert run("solve", tmp_path / "zero.txt")[0] == 0
 
 

@@ -240,7 +240,7 @@ def test_over_environments_the_probability_of_improvement_is_averaged(tmp_path, 
     text = printed(capsys, tmp_path, baseline="sac")
     assert f"0.63 [{one.low:.2f}, {one.high:.2f}]" in text
     assert "2 of 3" in text
-    assert "warning: there is no run of the baseline sac: nothing is tested" in text
+    assert "warning: there is not a run of the baseline sac: nothing is tested" in text
 
 
 def test_the_picture_has_a_panel_per_environment(tmp_path, capsys):
@@ -283,7 +283,7 @@ def fails(capsys, message, *paths, **options):
 
 def test_bad_paths_are_one_line(tmp_path, capsys):
     fails(capsys, "name run folders")
-    fails(capsys, "nowhere is no folder", tmp_path / "nowhere")
+    fails(capsys, "nowhere is not a folder", tmp_path / "nowhere")
     fails(capsys, "holds no runs", tmp_path)
     write_run(tmp_path, returns=(), steps=())
     fails(capsys, "nothing is measured yet", tmp_path)

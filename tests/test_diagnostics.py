@@ -31,7 +31,7 @@ from mnm.replay import Transitions
 
 pytestmark = pytest.mark.slow
 
-SMALL = {"hidden": (4,), "model_hidden": (4,), "outcome_hidden": (4,), "members": 2, "discount": 0.5}
+SMALL = {"hidden": (4,), "model_hidden": (4,), "head_hidden": (4,), "ensemble_size": 2, "discount": 0.5}
 CONFIG = replace(ALGORITHMS["mnm"].presets["quick"], **SMALL, classifier_hidden=(4,), reward_offset=0.25)
 
 
@@ -64,7 +64,7 @@ def world(changes, reward=0.0, logit=0.0, log_std=-20.0, lowest=0.0):
     outputs = ([99.0, 0.0], [changes, log_std], [reward], [logit])  # the online network must not be asked
     statistics = Statistics(spread(), spread(), spread(lowest=lowest), jnp.ones(()))
     return eqx.tree_at(
-        lambda w: (w.dynamics.network, w.target_dynamics.network, w.rewards, w.continues, w.statistics),
+        lambda w: (w.dynamics.network, w.target_dynamics.network, w.reward_head, w.termination_head, w.statistics),
         made,
         (*(constant(part, output) for part, output in zip(parts, outputs, strict=True)), statistics),
     )

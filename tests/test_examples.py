@@ -9,7 +9,7 @@ import pytest
 EXAMPLES = Path(__file__).parents[1] / "examples"
 SHORT = {
     "solve_your_own_grid": ([], "At q ~ p V the last bound meets the log return"),
-    "train_and_watch": (["--steps", "20", "--out", "film.gif"], "20 new episodes: return -"),
+    "train_and_watch": (["--steps", "20", "--out", "video.gif"], "20 new episodes: return -"),
     "your_own_environment": (["--steps", "20"], "MnM-approx "),
     "compare_two_agents": (["--steps", "20", "--seeds", "2"], "Cannot tell"),
 }
@@ -36,7 +36,7 @@ def test_an_example_runs(name, tmp_path):
     arguments, printed = SHORT[name]
     assert printed in run(name, tmp_path, *arguments)
     if name == "train_and_watch":
-        assert (tmp_path / "film.gif").read_bytes().startswith(b"GIF8")
+        assert (tmp_path / "video.gif").read_bytes().startswith(b"GIF8")
 
 
 def test_the_help_says_what_an_example_does(tmp_path):

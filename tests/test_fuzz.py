@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import mnm.commands.train
-import mnm.training.work
+import mnm.training.driver
 from mnm.agents import ALGORITHMS
 from mnm.cli import COMMANDS, run
 from mnm.commands.train import train
@@ -33,8 +33,8 @@ def somewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(mnm.commands.train, "work", lambda *_: 0)
     monkeypatch.setattr(mnm.commands.train, "Learner", Begun)
-    monkeypatch.setattr(mnm.training.work, "Learner", Begun)
-    monkeypatch.setattr(mnm.training.work, "work", lambda *_: 0)
+    monkeypatch.setattr(mnm.training.driver, "Learner", Begun)
+    monkeypatch.setattr(mnm.training.driver, "work", lambda *_: 0)
     monkeypatch.setattr("mnm.sweeps.supervise.supervise", lambda *_: None)
     monkeypatch.setattr("mnm.cli.reproduce", lambda _: 0)
     return tmp_path
@@ -127,7 +127,7 @@ def test_the_nearest_flag_is_named(capsys):
         ([], "[], without the run's own seed 0"),
         ([1], "[1], without the run's own seed 0"),
         ([1, 2], "[1, 2], without the run's own seed 0"),
-        (["0"], "['0'], which is no list of whole numbers"),
+        (["0"], "['0'], which is not a list of whole numbers"),
     ],
 )
 def test_seeds_together_without_the_run_s_own_are_refused(somewhere, seeds, message, capsys):

@@ -18,8 +18,8 @@ from mnm.training.metrics import read_metrics
 EXAMPLE = Path(__file__).parent.parent / "examples" / "cautious_mbpo.py"
 NAME = "cautious_mbpo:cautious"
 TINY = (
-    *("--scale", "quick", "--hidden", "8", "--model-hidden", "8", "--outcome-hidden", "8", "--members", "2"),
-    *("--batch-size", "8", "--random-steps", "20", "--warmup-updates", "5", "--model-buffer", "1000"),
+    *("--scale", "quick", "--hidden", "8", "--model-hidden", "8", "--head-hidden", "8", "--ensemble-size", "2"),
+    *("--batch-size", "8", "--learning-starts", "20", "--warmup-updates", "5", "--model-buffer-capacity", "1000"),
 )
 SHORT = ("--steps", "30", "--evaluate-every", "30", "--evaluation-episodes", "1")
 
@@ -81,7 +81,13 @@ def test_it_is_made_in_python_and_saved(folder, monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(folder)
     from cautious_mbpo import cautious
 
-    small = {"hidden": (8,), "model_hidden": (8,), "outcome_hidden": (8,), "members": 2, "model_buffer": 1000}
+    small = {
+        "hidden": (8,),
+        "model_hidden": (8,),
+        "head_hidden": (8,),
+        "ensemble_size": 2,
+        "model_buffer_capacity": 1000,
+    }
     agent = mnm.make(cautious, "Pendulum-v1", scale="quick", penalty=3.0, **small)
     agent.save(tmp_path / "agent.npz")
     agent.close()

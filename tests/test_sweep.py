@@ -22,7 +22,7 @@ from mnm.sweeps.plan import label, plan
 from mnm.sweeps.pools import cores
 from mnm.sweeps.request import Sweep
 from mnm.sweeps.supervise import MNM
-from mnm.sweeps.trials import ONE_THREAD, Record, State, Trial, why_failed
+from mnm.sweeps.trials import ONE_THREAD, State, Trial, TrialStatus, why_failed
 from mnm.training.runs import find_runs, read_run, write_spec
 from mnm.training.saving import config_as_json
 from mnm.training.spec import RunError, RunSpec
@@ -174,13 +174,16 @@ def test_the_plan_is_the_product_and_first_seeds_come_first(fake):
 
 
 def test_an_agent_without_the_flags_is_left_out_of_the_variant(fake, capsys):
-    trials = plan(fake.asked(agents=("sac", "mnm_approx"), overrides=("", "--value-delay 0 --steps 50")))
+    trials = plan(fake.asked(agents=("sac", "mnm_approx"), overrides=("", "--value-term-start 0 --steps 50")))
     assert [(trial.name, trial.spec.steps) for trial in trials] == [
         ("Pendulum-v1-sac-seed0", 100),
         ("Pendulum-v1-mnm_approx-seed0", 100),
-        ("Pendulum-v1-mnm_approx-value-delay_0_steps_50-seed0", 50),
+        ("Pendulum-v1-mnm_approx-value-term-start_0_steps_50-seed0", 50),
     ]
-    assert capsys.readouterr().err == 'mnm: sac has no --value-delay: not run with "--value-delay 0 --steps 50"\n'
+    assert (
+        capsys.readouterr().err
+        == 'mnm: sac has no --value-term-start: not run with "--value-term-start 0 --steps 50"\n'
+    )
 
 
 def test_a_flag_that_turns_a_setting_off_is_the_setting_s(fake, capsys):
@@ -342,7 +345,7 @@ def test_a_run_with_other_settings_is_not_taken_for_the_one_asked_for(fake, caps
     assert "Pendulum-v1-sac-seed0 has steps 100, but the sweep asks for 200" in capsys.readouterr().err
     (fake.runs / "Pendulum-v1-sac-seed1").mkdir()
     assert sweep(fake.asked(seeds=(1,)), fake.program) == 2
-    assert "is no run: it has no config.json" in capsys.readouterr().err
+    assert "is not a run: it has no config.json" in capsys.readouterr().err
 
 
 def test_two_sweeps_never_train_the_same_run(fake, capsys):
@@ -366,13 +369,13 @@ def test_a_run_whose_folder_cannot_be_made_fails_and_stops_no_other(fake, capsys
     assert "Pendulum-v1-sac-seed0: No space left on device" in capsys.readouterr().out
 
 
-TINY = "--hidden 8 --batch-size 8 --random-steps 20 --replay-capacity 50 --evaluate-every 30 --evaluation-episodes 1"
+TINY = "--hidden 8 --batch-size 8 --learning-starts 20 --replay-capacity 50 --evaluate-every 30 --evaluation-episodes 1"
 
 
 def trained_for_30_steps(run):
     """Whether the real program has made the run, from the specification that the sweep wrote."""
     spec = run.spec
-    settings = (spec.settings["hidden"], spec.settings["batch_size"], spec.settings["random_steps"])
+    settings = (spec.settings["hidden"], spec.settings["batch_size"], spec.settings["learning_starts"])
     return settings == ([8], 8, 20) and run.metrics["step"] == [30] and (run.folder / "agent.npz").exists()
 
 
@@ -429,7 +432,7 @@ def test_the_live_table_shows_state_step_return_and_time_left(tmp_path):
 
     folder = tmp_path / "run"
     folder.mkdir()
-    record = Record(Trial(folder, spec_of(steps=400)))
+    record = TrialStatus(Trial(folder, spec_of(steps=400)))
     record.expect_start()
     record.look()
     assert record.state is State.WAITING
@@ -443,7 +446,7 @@ def test_the_live_table_shows_state_step_return_and_time_left(tmp_path):
     assert record.seconds_left == pytest.approx(300, abs=2)
     assert line(record) == "run: running, step 100 of 400, return -7.2, 5 min left"
     with (console := Console(width=80)).capture() as capture:
-        console.print(live_table([Record(Trial(tmp_path / "later", spec_of(steps=400))), record]))
+        console.print(live_table([TrialStatus(Trial(tmp_path / "later", spec_of(steps=400))), record]))
     text = capture.get()
     assert text.index("running") < text.index("later")
     assert all(part in text for part in ("100/400", "-7.2", "5 min", "1 waiting, 1 running"))
@@ -452,7 +455,7 @@ def test_the_live_table_shows_state_step_return_and_time_left(tmp_path):
 def test_numbers_are_said_in_words():
     assert [duration(seconds) for seconds in (None, 99, 600, 3600 * 2 + 180)] == ["", "99 s", "10 min", "2 h 03 min"]
     assert [why_failed(code) for code in (0, 1, -9)] == ["", "exit code 1", "killed by SIGKILL"]
-    assert math.isnan(Record(Trial(Path("nowhere/at-all"), spec_of(steps=1))).last_return)
+    assert math.isnan(TrialStatus(Trial(Path("nowhere/at-all"), spec_of(steps=1))).last_return)
 
 
 # --- Ray ----------------------------------------------------------------------------------------------------

@@ -10,11 +10,16 @@ import pytest
 
 import mnm
 from mnm.agents import ALGORITHMS
+from mnm.api import configured
 from mnm.commands.train import train
 from mnm.training.metrics import read_metrics
+from mnm.training.options import with_new_flags
+from mnm.training.runs import read_run
+from mnm.training.saving import config_as_json, config_from_json
+from mnm.training.spec import RENAMED
 
-SMALL = ["--scale", "quick", "--random-steps", "60", "--evaluate-every", "50", "--evaluation-episodes", "1"]
-MODEL = ["--warmup-updates", "20", "--members", "2", "--model-buffer", "2000"]
+SMALL = ["--scale", "quick", "--learning-starts", "60", "--evaluate-every", "50", "--evaluation-episodes", "1"]
+MODEL = ["--warmup-updates", "20", "--ensemble-size", "2", "--model-buffer-capacity", "2000"]
 LOSSES = {"critic_loss", "actor_loss", "entropy", "temperature"}
 
 
@@ -33,7 +38,7 @@ def test_the_first_hundred_steps(name, tmp_path, capsys):
     folder = tmp_path / f"Pendulum-v1-{name}-seed0"
     assert "step 100 | seed 0 | return -" in capsys.readouterr().out
     written = json.loads((folder / "config.json").read_text())
-    assert (written["algorithm"], written["scale"], written["settings"]["random_steps"]) == (name, "quick", 60)
+    assert (written["algorithm"], written["scale"], written["settings"]["learning_starts"]) == (name, "quick", 60)
     assert list(folder.glob("events.out.tfevents.*"))
 
     metrics = read_metrics(folder / "metrics.csv")
@@ -148,10 +153,12 @@ class Breaks(gym.Env):
 @pytest.mark.slow
 def test_a_run_on_a_task_that_breaks_keeps_what_it_had(tmp_path, capsys):
     gym.register("Breaks-v0", entry_point=Breaks)
-    quick = ["--scale", "quick", "--random-steps", "5", "--evaluate-every", "10", "--evaluation-episodes", "1"]
+    quick = ["--scale", "quick", "--learning-starts", "5", "--evaluate-every", "10", "--evaluation-episodes", "1"]
     assert train(["sac", "--env", "Breaks-v0", "--steps", "50", "--runs", str(tmp_path), *quick]) == 1
     error = capsys.readouterr().err
-    assert error == "mnm: Breaks-v0: episode 3, step 7: entry 0 of the observation is nan, which is no finite float32\n"
+    assert (
+        error == "mnm: Breaks-v0: episode 3, step 7: entry 0 of the observation is nan, which is not a finite float32\n"
+    )
     folder = tmp_path / "Breaks-v0-sac-seed0"
     assert read_metrics(folder / "metrics.csv")["step"] == [10, 20]
     assert mnm.load(folder / "agent.npz").steps == 26
@@ -198,3 +205,36 @@ def test_an_existing_run_is_kept_unless_told(tmp_path, capsys):
     assert not mark.exists()
     (tmp_path / "precious-seed0").mkdir()
     assert train([*short, "--overwrite", "--name", "precious"]) == 2
+
+
+def test_old_names_of_settings_work_for_one_version_with_a_warning(tmp_path, capsys):
+    old = ["--random-steps", "5", "--hidden=8", "--slow_model_rate=0.1", "--members", "2"]
+    parsed = with_new_flags(["mbpo", "--env", "Pendulum-v1", *old])
+    assert parsed == [
+        *("mbpo", "--env", "Pendulum-v1", "--learning-starts", "5", "--hidden=8"),
+        *("--model-target-rate=0.1", "--ensemble-size", "2"),
+    ]
+    error = capsys.readouterr().err
+    assert error.splitlines()[0] == "mnm: --random-steps is now --learning-starts; the old name goes with version 0.3"
+    assert error.count("\n") == 3
+    with pytest.warns(DeprecationWarning, match="members is now called ensemble_size"):
+        config = configured(ALGORITHMS["mbpo"], "quick", "Pendulum-v1", {"members": 3})
+    assert config.ensemble_size == 3
+    settings = config_as_json(config)
+    before = {old: settings.pop(new) for old, new in RENAMED.items() if new in settings}
+    assert config_from_json(ALGORITHMS["mbpo"], settings | before) == config
+
+
+def test_a_run_of_version_0_1_is_read_by_the_new_names(tmp_path):
+    (tmp_path / "config.json").write_text(
+        json.dumps(
+            {
+                "algorithm": "mbpo",
+                "env": "Pendulum-v1",
+                "seed": 0,
+                "steps": 100,
+                "settings": {"members": 7, "hidden": [8]},
+            }
+        )
+    )
+    assert read_run(tmp_path).config["settings"] == {"ensemble_size": 7, "hidden": [8]}

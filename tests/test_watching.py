@@ -12,11 +12,11 @@ from mnm.agents import ALGORITHMS
 from mnm.api import configured
 from mnm.cli import run
 from mnm.commands.train import train
-from mnm.envs.posing import pose_of
-from mnm.training.films import imagine, play
+from mnm.envs.set_state import state_setter
 from mnm.training.learner import Learner
+from mnm.training.video import imagine, play
 
-SMALL = ["--scale", "quick", "--random-steps", "30", "--evaluate-every", "20", "--evaluation-episodes", "1"]
+SMALL = ["--scale", "quick", "--learning-starts", "30", "--evaluate-every", "20", "--evaluation-episodes", "1"]
 
 
 def made(task, **settings):
@@ -47,7 +47,7 @@ def test_a_pose_is_observed_again(task):
     for _ in range(8):
         observation, *_ = source.step(source.action_space.sample())
     inner = shown.unwrapped
-    pose_of(shown)(inner, observation)
+    state_setter(shown)(inner, observation)
     again = inner._observation() if task.startswith("mnm") else inner._get_obs()
     # Of the claw only positions; not the hand of the pusher, which its simulator observes one step of the engine late.
     compared = {
@@ -60,15 +60,15 @@ def test_a_pose_is_observed_again(task):
 
 
 def test_nobody_has_said_how_to_pose_everything():
-    assert pose_of(made("mnm/ThreeStates-v0")) is None
+    assert state_setter(made("mnm/ThreeStates-v0")) is None
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("task", ["InvertedPendulum-v5", "mnm/DrawerOpen-v0"])
 def test_a_film_has_the_imagined_one_beside_it_where_that_can_be_drawn(task):
     algorithm = ALGORITHMS["mbpo"]
-    small = {"hidden": (4,), "model_hidden": (4,), "outcome_hidden": (4,), "members": 2, "replay_capacity": 50}
-    learner = Learner(algorithm, configured(algorithm, "quick", task, small | {"model_buffer": 50}), task)
+    small = {"hidden": (4,), "model_hidden": (4,), "head_hidden": (4,), "ensemble_size": 2, "replay_capacity": 50}
+    learner = Learner(algorithm, configured(algorithm, "quick", task, small | {"model_buffer_capacity": 50}), task)
     take = play(learner, 3, seed=0)
     real, imagined = take.frames, imagine(learner, take)
     assert len(real) == 4
@@ -108,7 +108,7 @@ def test_evaluation_is_reproducible_and_the_checkpoint_s_is_the_agent_s(folder, 
 
 @pytest.mark.slow
 def test_a_film_is_written(folder, tmp_path, capsys):
-    out = tmp_path / "films" / "run.gif"
+    out = tmp_path / "videos" / "run.gif"
     assert run(["render", str(folder), "--steps", "3", "--out", str(out)]) == 0
     assert "4 frames" in capsys.readouterr().out
     assert out.read_bytes()[:4] == b"GIF8"
@@ -120,8 +120,8 @@ def test_a_film_is_written(folder, tmp_path, capsys):
     [
         (["evaluate", "{}", "--episodes", "0"], "--episodes is 0"),
         (["evaluate", "{}", "--seeds", "-1"], "--seeds is (-1,)"),
-        (["evaluate", "{}/nowhere"], "is no run"),
-        (["render", "{}", "--out", "x.png"], "a film ends in .gif or .mp4"),
+        (["evaluate", "{}/nowhere"], "is not a run"),
+        (["render", "{}", "--out", "x.png"], "a video ends in .gif or .mp4"),
         (["render", "{}", "--steps", "0"], "--steps is 0"),
         (["render", "{}", "--steps", "1", "--out", "/proc/x/y.gif"], "/proc/x"),
     ],

@@ -9,7 +9,7 @@ from mnm.envs import register_tasks
 if TYPE_CHECKING:
     from mnm.api import MBPO, SAC, VAML, VMBPO, MnM, MnMApprox, MnMTight, ValueWeighted, load, make
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "MBPO",
     "SAC",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
@@ -15,6 +16,7 @@ from mnm.agents.scales import preset
 from mnm.messages import nearest
 from mnm.training.learner import Learner
 from mnm.training.saving import load
+from mnm.training.spec import RENAMED, with_new_names
 
 __all__ = ["MBPO", "SAC", "VAML", "VMBPO", "MnM", "MnMApprox", "MnMTight", "ValueWeighted", "load", "make"]
 
@@ -25,6 +27,9 @@ def configured(algorithm: Algorithm, scale: str, task: Task, settings: dict[str,
     """The algorithm's preset with some settings changed; unknown names are refused with the nearest known one."""
     config = preset(algorithm, scale, task if isinstance(task, str) else "")
     known = [field.name for field in fields(config)]
+    for name in RENAMED.keys() & settings.keys():
+        warnings.warn(f"{name} is now called {RENAMED[name]}", DeprecationWarning, stacklevel=4)
+    settings = with_new_names(settings)
     for name in settings:
         if name not in known:
             hint = nearest(name, known) or f"; its settings are {', '.join(known)}"
@@ -75,5 +80,5 @@ def VAML(task: Task, *, seed: int = 0, scale: str = "cpu", **settings: Any) -> L
 
 
 def ValueWeighted(task: Task, *, seed: int = 0, scale: str = "cpu", **settings: Any) -> Learner:  # noqa: N802
-    """A model trained for the likelihood weighed by Q."""
+    """A model trained for the likelihood weighted by Q."""
     return make("value_weighted", task, seed=seed, scale=scale, **settings)

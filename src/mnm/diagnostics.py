@@ -124,7 +124,7 @@ def held_out(episodes: list[Episode], generator: np.random.Generator) -> Transit
 
 
 def windows(episodes: list[Episode], generator: np.random.Generator) -> tuple[NDArray, NDArray] | None:
-    """WINDOWS stretches of WINDOW steps: observations [WINDOW + 1, rows, obs], actions [WINDOW, rows, act]; or None."""
+    """WINDOWS segments of WINDOW steps: observations [WINDOW + 1, rows, obs], actions [WINDOW, rows, act]; or None."""
     starts = [(e, t) for e, episode in enumerate(episodes) for t in range(len(episode.actions) - WINDOW + 1)]
     if not starts:
         return None
@@ -135,7 +135,7 @@ def windows(episodes: list[Episode], generator: np.random.Generator) -> tuple[ND
 
 @jax.jit
 def model_errors(
-    world: World, rows: Transitions, stretches: tuple[Array, Array] | None, key: PRNGKeyArray
+    world: World, rows: Transitions, segments: tuple[Array, Array] | None, key: PRNGKeyArray
 ) -> dict[str, Array]:
     """Mean squared error of the target model's means, after 1 step and after 10 on its own predictions.
 
@@ -156,8 +156,8 @@ def model_errors(
         "model_error_1": error(step(rows.observations, rows.actions), rows.next_observations),
         "constant_error_1": error(rows.observations + drift, rows.next_observations),
     }
-    if stretches is not None:
-        observations, actions = stretches
+    if segments is not None:
+        observations, actions = segments
         predicted, _ = jax.lax.scan(lambda s, a: (step(s, a), None), observations[0], actions)
         found["model_error_10"] = error(predicted, observations[-1])
         found["constant_error_10"] = error(observations[0] + WINDOW * drift, observations[-1])

@@ -33,7 +33,7 @@ from mnm.agents.classifier import (
     sample_real,
     update_model_and_classifier,
 )
-from mnm.agents.imagined import imagined as imagined_observations
+from mnm.agents.rollout import mean_rollout as imagined_observations
 from mnm.agents.sac import SACState
 from mnm.agents.world_model import (
     PRIOR_ROWS,
@@ -44,7 +44,7 @@ from mnm.agents.world_model import (
     moved_dynamics,
     real_rows,
     sample_experience,
-    update_outcomes,
+    update_heads,
 )
 from mnm.networks import MLP
 from mnm.normalizer import Normalizer
@@ -63,12 +63,12 @@ SETTINGS = {
     "discount": 0.5,
     "initial_temperature": 0.1,
     "model_hidden": (64,),
-    "members": 2,
-    "outcome_hidden": (64,),
-    "slow_model_rate": 0.02,
-    "model_buffer": 4096,
+    "ensemble_size": 2,
+    "head_hidden": (64,),
+    "model_target_rate": 0.02,
+    "model_buffer_capacity": 4096,
     "classifier_hidden": (64,),
-    "value_delay": 500,
+    "value_term_start": 500,
     "reward_offset": 0.1,
 }
 BARE = {
@@ -119,7 +119,7 @@ def new_agent(name, *, bare):
         return SACState(whole.actor_critic, whole.key)
     if hasattr(config_of(name), "classifier_hidden"):
         return whole
-    return AgentState(whole.actor_critic, whole.world, whole.imagined, whole.key)
+    return AgentState(whole.actor_critic, whole.world, whole.model_buffer, whole.key)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -481,9 +481,9 @@ LONG = config_of("mnm", rollout_length=3, real_action_ratio=0.5)
 def going_on(agent, logit):
     """A world in which some episode has ended, and whose termination network always says this."""
     return eqx.tree_at(
-        lambda w: (w.continues, w.statistics.ends),
+        lambda w: (w.termination_head, w.statistics.ends),
         agent.world,
-        (constant(agent.world.continues, logit), jnp.ones(())),
+        (constant(agent.world.termination_head, logit), jnp.ones(())),
     )
 
 
@@ -544,22 +544,22 @@ def test_a_declared_termination_replaces_the_learned_one(agent, batch):
         for termination in (None, far_right)
     )
     np.testing.assert_array_equal(declared.next_observations, learned.next_observations)
-    np.testing.assert_array_equal(declared.continues, declared.next_observations[:, 0] <= 0.5)
-    assert 0 < declared.continues.mean() < 1
-    assert not np.isin(learned.continues, [0, 1]).any()
+    np.testing.assert_array_equal(declared.termination_head, declared.next_observations[:, 0] <= 0.5)
+    assert 0 < declared.termination_head.mean() < 1
+    assert not np.isin(learned.termination_head, [0, 1]).any()
 
 
 def test_with_a_declared_termination_no_continuation_is_learned(agent, batch):
     ends = batch._replace(continues=jnp.zeros(64))
     declaring = replace(MNM, termination=far_right)
-    outcomes = jax.jit(update_outcomes, static_argnums=0)
+    outcomes = jax.jit(update_heads, static_argnums=0)
     world = eqx.tree_at(lambda w: w.statistics.ends, agent.world, jnp.ones(()))
     (learned, metrics), (declared, other) = (outcomes(config, world, ends) for config in (MNM, declaring))
     assert set(metrics) == {"reward_loss", "continue_loss"}
     assert set(other) == {"reward_loss"}
-    assert different(learned.continues, agent.world.continues)
-    assert not different(declared.continues, agent.world.continues)
-    assert different(declared.rewards, agent.world.rewards)
+    assert different(learned.termination_head, agent.world.termination_head)
+    assert not different(declared.termination_head, agent.world.termination_head)
+    assert different(declared.reward_head, agent.world.reward_head)
 
 
 @pytest.mark.parametrize("drift", [1e3, -1e3])
@@ -587,7 +587,7 @@ def test_new_models_predict_within_the_range_seen_too(agent, batch):
 
 def paying(world, output):
     """A world whose reward network always says this, in units of the rewards' spread."""
-    return eqx.tree_at(lambda w: w.rewards, world, constant(world.rewards, output))
+    return eqx.tree_at(lambda w: w.reward_head, world, constant(world.reward_head, output))
 
 
 def test_predicted_rewards_may_leave_the_range_seen(agent, batch):
@@ -605,7 +605,7 @@ def test_the_target_dynamics_follow_at_their_rate(agent):
     moved = moved_dynamics(MNM, world, jax.tree.map(jnp.ones_like, world.dynamics))
     assert different(moved.dynamics, world.dynamics)
     for target, online in zip(leaves(moved.target_dynamics), leaves(moved.dynamics), strict=True):
-        np.testing.assert_allclose(target, MNM.slow_model_rate * online, rtol=1e-6)
+        np.testing.assert_allclose(target, MNM.model_target_rate * online, rtol=1e-6)
 
 
 @pytest.fixture(scope="module")
@@ -646,7 +646,7 @@ def test_real_rows_have_ratio_0_and_the_model_s_the_classifier_s(agent, replays,
 
 
 def test_critics_whose_rows_are_all_real_do_not_notice_what_the_model_pays(agent):
-    agent = AgentState(agent.actor_critic, agent.world, agent.imagined, agent.key)
+    agent = AgentState(agent.actor_critic, agent.world, agent.model_buffer, agent.key)
     update = jax.jit(partial(ALGORITHMS["mbpo"].update, config_of("mbpo", real_ratio=0.999)))
     low, high = (
         update(eqx.tree_at(lambda a: a.world, agent, paying(agent.world, output)), reward_one_step_later(), 0)[0]
@@ -722,11 +722,11 @@ def test_the_likelihood_by_every_member_adds_its_share_to_the_model_s_loss(agent
 
 def test_the_termination_network_learns_from_the_first_end_on(agent, batch):
     """Before, it keeps its parameters and its optimiser's state."""
-    before = [agent.world.continues, agent.world.continues_optimiser]
+    before = [agent.world.termination_head, agent.world.termination_optimiser]
     for ends, moves in ((0.0, False), (1.0, True)):
         world = eqx.tree_at(lambda w: w.statistics.ends, agent.world, jnp.asarray(ends))
-        learned, metrics = jax.jit(partial(update_outcomes, DEFAULT))(world, batch)
-        after = [learned.continues, learned.continues_optimiser]
+        learned, metrics = jax.jit(partial(update_heads, DEFAULT))(world, batch)
+        after = [learned.termination_head, learned.termination_optimiser]
         same = jax.tree.map(lambda old, new: bool((old == new).all()), before, after)
         assert all(jax.tree.leaves(same)) is not moves
         assert (float(metrics["continue_loss"]) > 0) is moves
@@ -756,7 +756,7 @@ def with_targets(agent, change):
 def test_the_value_term_enters_at_its_delay(agent, batch):
     """Before, what the critics say changes nothing of the model; from then on it does. The classifier never asks."""
     other = with_targets(agent, lambda critics: jax.tree.map(jnp.negative, critics))
-    before, at = MNM.value_delay - 1, MNM.value_delay
+    before, at = MNM.value_term_start - 1, MNM.value_term_start
     results = {
         (whose, number): players_updated(MNM, "raw", state, batch, delayed(MNM, number), jax.random.key(0))
         for whose, state in (("mine", agent), ("other", other))

@@ -226,7 +226,7 @@ def test_unsupported_actions(space, seen):
     [
         ({"observation": [0.0, np.nan]}, "entry 1 of the observation is nan"),
         ({"observation": [-np.inf, 0.0]}, "entry 0 of the observation is -inf"),
-        ({"observation": [0.0, 1e39]}, r"entry 1 of the observation is 1e\+39, which is no finite float32"),
+        ({"observation": [0.0, 1e39]}, r"entry 1 of the observation is 1e\+39, which is not a finite float32"),
         ({"observation": np.zeros(3)}, r"shape \(3,\), but the space declares \(2,\)"),
         ({"observation": np.zeros((2, 1))}, r"shape \(2, 1\), but the space declares \(2,\)"),
         ({"observation": [[0.0], [0.0, 1.0]]}, "the observation is .*no number"),
@@ -234,9 +234,9 @@ def test_unsupported_actions(space, seen):
         ({"reward": np.nan}, "the reward is nan"),
         ({"reward": -np.inf}, "the reward is -inf"),
         ({"reward": 1e39}, r"the reward is 1e\+39"),
-        ({"reward": None}, "the reward is None, which is no number"),
-        ({"reward": "1.0"}, "the reward is '1.0', which is no number"),
-        ({"reward": [1.0, 2.0]}, r"the reward is \[1.0, 2.0\], which is no number"),
+        ({"reward": None}, "the reward is None, which is not a number"),
+        ({"reward": "1.0"}, "the reward is '1.0', which is not a number"),
+        ({"reward": [1.0, 2.0]}, r"the reward is \[1.0, 2.0\], which is not a number"),
         ({"terminated": None}, "the flag terminated is None"),
         ({"truncated": [True, False]}, r"the flag truncated is \[True, False\]"),
         ({"whole": (np.zeros(2), 0.0, False, {})}, "step returned .*: return .observation, reward, terminated"),
@@ -340,7 +340,7 @@ def test_factories_that_fail():
 
     with pytest.raises(TaskError, match=r"^broken: cannot be made: KeyError: 'size'$"):
         make(broken)
-    with pytest.raises(TaskError, match=r"^nothing: returned None, which is no gymnasium.Env"):
+    with pytest.raises(TaskError, match=r"^nothing: returned None, which is not a gymnasium.Env"):
         make(nothing)
 
 

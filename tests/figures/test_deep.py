@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mnm.agents import ALGORITHMS
-from mnm.agents.imagined import imagined
+from mnm.agents.rollout import mean_rollout
 from mnm.commands.reproduce import Reproduce, reproduce
 from mnm.diagnostics import WINDOW
 from mnm.figures import DEEP, load
@@ -51,12 +51,12 @@ def figure_rows(name, levels, **columns):
     return stacked(*made)
 
 
-def stretches(ahead):
+def segments(ahead):
     """Columns of imagined_rollouts: how far each agent's model is ahead, with some noise."""
     noise = np.random.default_rng(0).normal(0, 0.01, 60)
     return stacked(
         *(
-            {"env": env, "agent": agent, "seed": seed, "actions_of": actor, "stretch": np.arange(60), "real": noise}
+            {"env": env, "agent": agent, "seed": seed, "actions_of": actor, "segment": np.arange(60), "real": noise}
             | {"model": noise + gain + 0.02 * np.sin(np.arange(60))}
             for env in (PUSHER, HALF_CHEETAH)
             for agent, gain in ahead.items()
@@ -68,7 +68,7 @@ def stretches(ahead):
 
 def columns_of(name):
     if name == "imagined_rollouts":
-        return stretches({"mnm_approx": 0.05, "mbpo": 0.0})
+        return segments({"mnm_approx": 0.05, "mbpo": 0.0})
     return figure_rows(name, {"mnm_approx": 200.0})
 
 
@@ -201,14 +201,14 @@ def test_solved_means_every_seed_at_its_end():
 
 
 def test_a_model_ahead_of_reality_is_optimistic_and_one_behind_is_not():
-    found = answers("imagined_rollouts", stretches({"mnm_approx": 0.05, "mbpo": 0.01}))
+    found = answers("imagined_rollouts", segments({"mnm_approx": 0.05, "mbpo": 0.01}))
     assert set(found.values()) == {"yes"}
-    found = answers("imagined_rollouts", stretches({"mnm_approx": -0.05, "mbpo": 0.0}))
+    found = answers("imagined_rollouts", segments({"mnm_approx": -0.05, "mbpo": 0.0}))
     assert set(found.values()) == {"no"}
 
 
 def test_models_are_compared_on_the_seeds_that_both_agents_have():
-    columns = stretches({"mnm_approx": 0.05, "mbpo": 0.01})
+    columns = segments({"mnm_approx": 0.05, "mbpo": 0.01})
     keep = (columns["agent"] == "mnm_approx") | (columns["seed"] == 1)
     keep &= (columns["actions_of"] == "mnm_approx") | (columns["seed"] == 1)
     found = load("imagined_rollouts").judge({name: column[keep] for name, column in columns.items()})
@@ -218,7 +218,7 @@ def test_models_are_compared_on_the_seeds_that_both_agents_have():
 
 
 def test_a_seed_that_says_otherwise_leaves_the_optimism_untold():
-    columns = stretches({"mnm_approx": 0.05, "mbpo": 0.01})
+    columns = segments({"mnm_approx": 0.05, "mbpo": 0.01})
     odd = (columns["agent"] == "mnm_approx") & (columns["seed"] == 1)
     columns["model"] = columns["model"] - 0.045 * odd
     found = answers("imagined_rollouts", columns)
@@ -227,7 +227,7 @@ def test_a_seed_that_says_otherwise_leaves_the_optimism_untold():
 
 
 def test_a_model_that_flatters_its_own_policy_only_is_not_called_optimistic_on_other_actions():
-    columns = stretches({"mnm_approx": 0.05, "mbpo": 0.01})
+    columns = segments({"mnm_approx": 0.05, "mbpo": 0.01})
     others = (columns["agent"] == "mnm_approx") & (columns["actions_of"] == "mbpo")
     columns["model"] = columns["model"] - 0.06 * others
     found = answers("imagined_rollouts", columns)
@@ -246,14 +246,14 @@ def test_progress_is_metres_forward_or_closer():
 
 def test_a_rollout_is_the_mean_of_the_members_step_after_step():
     algorithm = ALGORITHMS["mbpo"]
-    small = {"hidden": (4,), "model_hidden": (4,), "outcome_hidden": (4,), "members": 2, "model_buffer": 50}
+    small = {"hidden": (4,), "model_hidden": (4,), "head_hidden": (4,), "ensemble_size": 2, "model_buffer_capacity": 50}
     config = replace(algorithm.presets["quick"], replay_capacity=50, **small)
     learner = Learner(algorithm, config, "Pendulum-v1")
     changes = Normalizer.of(jnp.asarray(np.random.default_rng(0).normal(size=(10, 3)), jnp.float32))
     world = eqx.tree_at(lambda w: w.statistics.changes, learner.agent(0).world, changes)
     starts, actions = jnp.ones((3, 3)), jnp.full((2, 3, 1), 0.5)
     observations = starts
-    for step, action in zip(imagined(world, starts, actions), actions, strict=True):
+    for step, action in zip(mean_rollout(world, starts, actions), actions, strict=True):
         inputs = world.inputs(observations, action)
         said = [member(inputs)[:, :3] for member in world.target_dynamics.network.members]
         observations = world.next_observations(observations, jnp.mean(jnp.stack(said), axis=0))
@@ -305,10 +305,10 @@ def test_a_dry_run_prints_the_updates_per_step_and_trains_nothing(tmp_path, caps
 @pytest.mark.slow
 @pytest.mark.apart
 def test_figures_from_real_runs(tmp_path, capsys, monkeypatch):
-    """A smoke run of the whole way: train, measure, draw, film, judge."""
+    """A smoke run of the whole way: train, measure, draw, video, judge."""
     few = replace(SIZES["quick"], steps=220, evaluation_episodes=1)  # 200 of them are random
     monkeypatch.setitem(SIZES, "quick", few)
-    monkeypatch.setattr("mnm.figures.imagined_rollouts.FILM_STEPS", 10)
+    monkeypatch.setattr("mnm.figures.imagined_rollouts.VIDEO_STEPS", 10)
     monkeypatch.setattr("mnm.figures.imagined_rollouts.EPISODES", 1)
     command = Reproduce(
         ("q_values", "imagined_rollouts"), scale="quick", envs=(HALF_CHEETAH,), seeds=(0,), out=tmp_path

@@ -98,7 +98,7 @@ def test_learning_verdicts_follow_the_data():
         ),
         ("gridworld_ablation", learning_columns("method", dict.fromkeys(METHODS, 1.0), "iteration")),
         (
-            "honest_curves",
+            "from_real_data",
             learning_columns("learner", dict.fromkeys(LEARNERS, 1.0), "real_steps", classifier_error=0.1),
         ),
     ],

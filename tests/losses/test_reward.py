@@ -6,7 +6,7 @@ import pytest
 
 from mnm.losses.reward import absorbing_log_value, mnm_reward, td_target, tight_target, vmbpo_reward
 from mnm.tabular import evaluate_policy, random_mdp, random_model, tight_model
-from mnm.tabular.bounds import augmented_rewards, averaged_outside_values, log_ratio, penalised_values
+from mnm.tabular.bounds import augmented_rewards, log_ratio, penalised_values, tight_values
 from mnm.tabular.mdp import deterministic_policy
 
 ONE = jnp.ones(1)
@@ -78,7 +78,7 @@ def test_the_exact_bound_is_a_fixed_point_of_the_deep_target(weight):
 
 def test_the_exact_tight_bound_is_a_fixed_point_of_its_target():
     mdp, policy, model = case(4)
-    values = averaged_outside_values(mdp, policy, model)
+    values = tight_values(mdp, policy, model)
     rewards = jnp.asarray(mdp.expected_rewards)[:, :, None] * jnp.ones(5)
     ratios, next_values = jnp.asarray(log_ratio(mdp.dynamics, model)), jnp.asarray(values[model.successors])
     targets = tight_target(rewards, ratios, jnp.ones_like(rewards), next_values, 0.9)

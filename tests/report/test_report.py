@@ -236,7 +236,7 @@ def test_a_picture_alone_is_a_figure(tmp_path):
 def test_a_deep_figure_tells_its_scale_and_what_it_cannot_tell(capsys, tmp_path, results):
     (results / "gym_benchmark-cpu.png").write_bytes(PNG)
     (results / "gym_benchmark-cpu-Hopper.gif").write_bytes(b"GIF89a...")
-    (results / "gym_benchmark-cpu-Walker.gif").write_bytes(b"no film")
+    (results / "gym_benchmark-cpu-Walker.gif").write_bytes(b"no video")
     with (results / "verdicts.csv").open("a", encoding="utf-8") as file:
         file.write("gym_benchmark-cpu,HalfCheetah-v4: mnm_approx outperforms sac,-,5 against 4,cannot tell\n")
     _, page, said = write(capsys, tmp_path, results=results)
@@ -246,7 +246,7 @@ def test_a_deep_figure_tells_its_scale_and_what_it_cannot_tell(capsys, tmp_path,
     assert "SAC (scale cpu)" in page.markup
     figure = read_contents(results, []).figures[-1]
     assert (figure.name, figure.verdicts[0].holds) == ("gym_benchmark-cpu", None)
-    assert list(figure.films) == ["gym_benchmark-cpu-Hopper.gif"]
+    assert list(figure.videos) == ["gym_benchmark-cpu-Hopper.gif"]
     assert "gym_benchmark-cpu-Hopper.gif: HalfCheetah, Hopper" in page.markup
     assert any("gym_benchmark-cpu-Walker.gif: no GIF picture" in problem for problem in figure.problems)
 
@@ -254,12 +254,12 @@ def test_a_deep_figure_tells_its_scale_and_what_it_cannot_tell(capsys, tmp_path,
 def test_a_run_s_films_are_shown_and_what_is_none_is_said(capsys, tmp_path, runs):
     folder = runs / "mnm-1"
     assert folder.is_dir()
-    (folder / "film.gif").write_bytes(b"GIF89a...")
-    (folder / "broken.gif").write_bytes(b"no film")
+    (folder / "video.gif").write_bytes(b"GIF89a...")
+    (folder / "broken.gif").write_bytes(b"no video")
     _, page, _ = write(capsys, tmp_path, runs=(runs,))
     assert page.markup.count('src="data:image/gif;base64,') == 1
     assert "Task-v0, mnm, seed 1</figcaption>" in page.markup
     assert "broken.gif: no GIF picture" in page.markup
-    (folder / "film.gif").unlink()
+    (folder / "video.gif").unlink()
     _, page, _ = write(capsys, tmp_path, runs=(runs,))
-    assert 'id="films"' not in page.markup
+    assert 'id="videos"' not in page.markup

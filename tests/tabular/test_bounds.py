@@ -15,8 +15,6 @@ from mnm.tabular import Dynamics, MDPError, TabularMDP, deterministic_policy, ev
 from mnm.tabular.bounds import (
     ModelSupportWarning,
     augmented_rewards,
-    averaged_outside_bound,
-    averaged_outside_values,
     best_hazard,
     best_hazard_bound,
     best_hazard_values,
@@ -37,7 +35,9 @@ from mnm.tabular.bounds import (
     penalised_values,
     printed_goal_bound,
     sharper_bound,
+    tight_bound,
     tight_model,
+    tight_values,
     vmbpo_objective,
     vmbpo_upper_bound,
 )
@@ -73,8 +73,8 @@ class TestLadder:
             assert rungs["sharper bound"] <= rungs["best hazard"] + ROUNDING
             assert rungs["paper's bound"] <= rungs["learned discount"] + ROUNDING
             assert rungs["learned discount"] <= rungs["best hazard"] + ROUNDING
-            assert rungs["best hazard"] <= rungs["averaged outside"] + ROUNDING
-            assert rungs["averaged outside"] <= rungs["log expected return"] + ROUNDING
+            assert rungs["best hazard"] <= rungs["tight bound"] + ROUNDING
+            assert rungs["tight bound"] <= rungs["log expected return"] + ROUNDING
 
     @given(cases())
     def test_holds_from_a_start_distribution_too(self, case):
@@ -85,7 +85,7 @@ class TestLadder:
     def test_the_last_rung_is_tight_at_q_proportional_to_p_times_value(self, case):
         mdp = from_state(case.mdp, 0)
         model = tight_model(mdp, evaluate_policy(mdp, case.policy))
-        gap = log_expected_return(mdp, case.policy) - averaged_outside_bound(mdp, case.policy, model)
+        gap = log_expected_return(mdp, case.policy) - tight_bound(mdp, case.policy, model)
         assert abs(gap) < 1e-10
 
     @given(cases(deterministic=True))
@@ -100,10 +100,10 @@ class TestLadder:
         mdp = random_mdp(5, 3, seed=0)
         policy = random_policy(mdp, seed=1)
         model = tight_model(mdp, evaluate_policy(mdp, policy))
-        assert log_expected_return(mdp, policy) - averaged_outside_bound(mdp, policy, model) > 1e-3
+        assert log_expected_return(mdp, policy) - tight_bound(mdp, policy, model) > 1e-3
         chosen = deterministic_policy(policy.argmax(axis=1), 3)
         model = tight_model(mdp, evaluate_policy(mdp, chosen))
-        assert log_expected_return(mdp, chosen) - averaged_outside_bound(mdp, chosen, model) > 1e-4
+        assert log_expected_return(mdp, chosen) - tight_bound(mdp, chosen, model) > 1e-4
 
     @given(cases())
     def test_all_bounds_agree_when_the_reward_is_constant_and_the_model_exact(self, case):
@@ -140,7 +140,7 @@ class TestByHand:
         mdp = two_state_mdp()
         model = two_state_model(mdp, 0.0)
         assert best_hazard_bound(mdp, ONLY, model) == pytest.approx(np.log(4), abs=1e-12)
-        assert averaged_outside_bound(mdp, ONLY, model) == pytest.approx(np.log(4), abs=1e-12)
+        assert tight_bound(mdp, ONLY, model) == pytest.approx(np.log(4), abs=1e-12)
         assert best_hazard(mdp, ONLY, model)[:, 0] == pytest.approx([0.5, 0.5])
 
     def test_learned_discount(self):
@@ -185,18 +185,18 @@ class TestBruteForce:
         hazard = np.random.default_rng(seed).uniform(0.05, 0.95, (4, 2))
         # l(s,a) = h (log r - log h) + (1-h) (log discount - log(1-h) + E_q[log p/q + l(s')])
         stop = hazard * (np.log(mdp.expected_rewards) - np.log(hazard))
-        go_on = (1 - hazard) * (np.log(mdp.discount) - np.log1p(-hazard) + expected_log_ratio(mdp.dynamics, model))
+        resume_run = (1 - hazard) * (np.log(mdp.discount) - np.log1p(-hazard) + expected_log_ratio(mdp.dynamics, model))
         weights = np.einsum("sa,sa,sat->st", policy, 1 - hazard, model.to_dense())
-        values = np.linalg.solve(np.eye(4) - weights, (policy * (stop + go_on)).sum(axis=1))
+        values = np.linalg.solve(np.eye(4) - weights, (policy * (stop + resume_run)).sum(axis=1))
         assert (values <= best_hazard_values(mdp, policy, model) + ROUNDING).all()
 
     @given(cases())
     def test_hazard_one_minus_discount_gives_the_sharper_bound(self, case):
         mdp, hazard = case.mdp, 1 - case.mdp.discount
         stop = hazard * (np.log(mdp.expected_rewards) - np.log(hazard))
-        go_on = mdp.discount * expected_log_ratio(mdp.dynamics, case.model)
+        resume_run = mdp.discount * expected_log_ratio(mdp.dynamics, case.model)
         weights = mdp.discount * np.einsum("sa,sat->st", case.policy, case.model.to_dense())
-        values = np.linalg.solve(np.eye(mdp.num_states) - weights, (case.policy * (stop + go_on)).sum(axis=1))
+        values = np.linalg.solve(np.eye(mdp.num_states) - weights, (case.policy * (stop + resume_run)).sum(axis=1))
         assert sharper_bound(mdp, case.policy, case.model) == pytest.approx(mdp.start @ values, abs=1e-8)
 
     @given(cases())
@@ -325,7 +325,7 @@ class TestRealRows:
         for share, model in ((0.0, case.model), (1.0, mdp.dynamics)):
             sharper = penalised_values(mdp, policy, model, augmented_rewards(mdp), mdp.discount)
             np.testing.assert_allclose(sharper_mixture_values(mdp, policy, case.model, share), sharper, atol=1e-8)
-            tight = averaged_outside_values(mdp, policy, model)
+            tight = tight_values(mdp, policy, model)
             np.testing.assert_allclose(tight_mixture_values(mdp, policy, case.model, share), tight, atol=1e-8)
 
     @given(cases(), SHARES)
@@ -362,7 +362,7 @@ class TestMissingSupport:
     def test_the_two_sharpest_bounds_stay_finite_and_below_the_return(self):
         mdp = random_mdp(6, 2, seed=0, successors=2)
         policy = random_policy(mdp, seed=1)
-        hazard, outside = (f(mdp, policy, self.outside(mdp)) for f in (best_hazard_bound, averaged_outside_bound))
+        hazard, outside = (f(mdp, policy, self.outside(mdp)) for f in (best_hazard_bound, tight_bound))
         assert np.isfinite(hazard)
         assert hazard <= outside <= log_expected_return(mdp, policy)
 
@@ -396,21 +396,21 @@ class TestZeroRewards:
     def test_averaged_outside_needs_no_positive_rewards(self):
         # State 0 pays nothing and leads to state 1, which pays 1 for ever: V(0) = discount / (1 - discount) = 9.
         mdp = TabularMDP.from_dense([[[0, 1]], [[0, 1]]], [0.0, 1.0], 0.9)
-        assert averaged_outside_bound(mdp, ONLY, mdp.dynamics) == pytest.approx(np.log(9.0))
+        assert tight_bound(mdp, ONLY, mdp.dynamics) == pytest.approx(np.log(9.0))
 
     def test_it_is_minus_infinity_where_the_model_can_end_with_nothing(self):
         # State 0 goes to a paying or to a dead state; the model that avoids the dead one is finite and tight.
         mdp = TabularMDP.from_dense([[[0, 0.5, 0.5]], [[0, 1, 0]], [[0, 0, 1]]], [0.0, 1.0, 0.0], 0.5)
         policy = np.ones((3, 1))
-        values = averaged_outside_values(mdp, policy, mdp.dynamics)
+        values = tight_values(mdp, policy, mdp.dynamics)
         assert values == pytest.approx([-np.inf, np.log(2.0), -np.inf])
         model = tight_model(mdp, evaluate_policy(mdp, policy))
-        assert averaged_outside_bound(mdp, policy, model) == pytest.approx(np.log(0.5 * 0.5 * 2.0))
+        assert tight_bound(mdp, policy, model) == pytest.approx(np.log(0.5 * 0.5 * 2.0))
 
     def test_negative_rewards_are_refused(self):
         mdp = TabularMDP.from_dense(np.eye(2)[:, None], [-1.0, 1.0], 0.9)
         with pytest.raises(MDPError, match="state 0, action 0: reward -1 is negative"):
-            averaged_outside_bound(mdp, ONLY, mdp.dynamics)
+            tight_bound(mdp, ONLY, mdp.dynamics)
 
 
 class TestVMBPO:
@@ -487,7 +487,7 @@ class TestGoals:
         mdp = goal_mdp(from_state(case.mdp, 0), goal=0)
         values = evaluate_policy(mdp, case.policy)
         assume(values[0] > 1e-12)
-        gap = log_expected_return(mdp, case.policy) - averaged_outside_bound(mdp, case.policy, tight_model(mdp, values))
+        gap = log_expected_return(mdp, case.policy) - tight_bound(mdp, case.policy, tight_model(mdp, values))
         assert abs(gap) < 1e-10
 
     def test_a_goal_that_is_no_state(self):

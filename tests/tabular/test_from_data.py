@@ -9,7 +9,7 @@ from mnm.tabular.from_data import (
     LEARNERS,
     HonestSchedule,
     improve_model,
-    learn_honestly,
+    learn_from_data,
     train_classifier,
 )
 from mnm.tabular.paper_tasks import stochastic_gridworld
@@ -60,7 +60,7 @@ def test_the_model_has_no_mass_on_what_was_never_seen():
 @pytest.fixture(scope="module")
 def runs():
     schedule = HonestSchedule(real_episodes=150, model_rounds=2)
-    return learn_honestly(stochastic_gridworld().mdp, list(LEARNERS.values()), [0, 1], schedule)
+    return learn_from_data(stochastic_gridworld().mdp, list(LEARNERS.values()), [0, 1], schedule)
 
 
 def test_counts_are_the_real_steps(runs):
@@ -94,5 +94,5 @@ def test_the_model_s_rows_are_distributions_where_there_are_data(runs):
 def test_the_same_seed_is_bit_equal():
     mdp = stochastic_gridworld().mdp
     schedule = HonestSchedule(real_episodes=5, model_rounds=2)
-    first, again = (learn_honestly(mdp, [LEARNERS["MnM"]], [7], schedule).model_probs for _ in range(2))
+    first, again = (learn_from_data(mdp, [LEARNERS["MnM"]], [7], schedule).model_probs for _ in range(2))
     np.testing.assert_array_equal(first, again)

@@ -20,7 +20,7 @@ from mnm.tabular import (
     optimal_return,
     random_mdp,
 )
-from mnm.tabular.bounds import average, averaged_outside_bound, ladder, paper_bound, sharper_bound, vmbpo_upper_bound
+from mnm.tabular.bounds import average, ladder, paper_bound, sharper_bound, tight_bound, vmbpo_upper_bound
 from mnm.tabular.mdp import start_distribution
 from mnm.tabular.paper_tasks import comparing_objectives, optimistic_text, stochastic_gridworld, three_states
 from mnm.tabular.random_mdps import random_model, random_policy
@@ -112,7 +112,7 @@ class TestTight:
     @given(cases())
     def test_no_policy_and_model_beat_the_result(self, case):
         best = average(case.mdp.start, joint_iteration_tight(case.mdp)[-1].values)
-        assert averaged_outside_bound(case.mdp, case.policy, case.model) <= best + 1e-9
+        assert tight_bound(case.mdp, case.policy, case.model) <= best + 1e-9
 
     def test_sparse_rewards_without_offset(self):
         """Rewards of 0 almost everywhere: the bound becomes finite layer by layer, from the goal outwards."""

@@ -1,4 +1,4 @@
-"""Runs that stop and go on: bit by bit as if they had not, whatever was damaged; and why, where they cannot."""
+"""Runs that stop and go on: bit for bit as if they had not, whatever was damaged; and why, where they cannot."""
 
 import errno
 import json
@@ -27,9 +27,15 @@ from mnm.training.saving import read_arrays
 
 pytestmark = pytest.mark.slow
 
-TINY = {"hidden": (8,), "batch_size": 16, "random_steps": 12, "updates_per_step": 1, "replay_capacity": 100}
-MODEL = {"model_hidden": (8,), "outcome_hidden": (8,), "members": 2, "model_buffer": 64, "warmup_updates": 600}
-ADVERSARIAL = {"classifier_hidden": (8,), "value_delay": 610}
+TINY = {"hidden": (8,), "batch_size": 16, "learning_starts": 12, "updates_per_step": 1, "replay_capacity": 100}
+MODEL = {
+    "model_hidden": (8,),
+    "head_hidden": (8,),
+    "ensemble_size": 2,
+    "model_buffer_capacity": 64,
+    "warmup_updates": 600,
+}
+ADVERSARIAL = {"classifier_hidden": (8,), "value_term_start": 610}
 STEPS = 30
 
 
@@ -74,15 +80,15 @@ def go(agent, until=STEPS, pauses=None):
     rows = []
     left = [pauses]
 
-    def on_row(seed, step, row):
+    def on_eval(seed, step, row):
         rows.append((seed, step, {k: v for k, v in row.items() if k not in ("seconds", "updates_per_s")}))
 
-    def on_pause():
+    def should_stop():
         if left[0] is not None:
             left[0] -= 1
         return left[0] == 0
 
-    agent.learn(until - agent.steps, evaluate_every=5, evaluation_episodes=1, on_row=on_row, on_pause=on_pause)
+    agent.learn(until - agent.steps, evaluate_every=5, evaluation_episodes=1, on_eval=on_eval, should_stop=should_stop)
     return rows
 
 
@@ -314,7 +320,7 @@ SMALL = [
     "8",
     "--batch-size",
     "16",
-    "--random-steps",
+    "--learning-starts",
     "40",
     "--updates-per-step",
     "1",
@@ -443,4 +449,4 @@ def test_a_changed_configuration_is_refused_in_one_line(change, said, tmp_path, 
 
 def test_resume_of_nothing(tmp_path, capsys):
     assert resume(Resume(tmp_path)) == 2
-    assert "is no run" in capsys.readouterr().err
+    assert "is not a run" in capsys.readouterr().err

@@ -19,9 +19,9 @@ pytestmark = pytest.mark.slow
 the_statistics_of_a_run_are_those_of = partial(the_statistics_are_those_of, std_atol=1e-4)
 
 TINY = {"hidden": (8,), "batch_size": 8, "updates_per_step": 1, "replay_capacity": 70}
-SAC = replace(ALGORITHMS["sac"].presets["quick"], **TINY, random_steps=20)
-MODEL = {"model_hidden": (8,), "outcome_hidden": (8,), "members": 1, "model_buffer": 64}
-MBPO = replace(ALGORITHMS["mbpo"].presets["quick"], **TINY, **MODEL, random_steps=16, warmup_updates=10)
+SAC = replace(ALGORITHMS["sac"].presets["quick"], **TINY, learning_starts=20)
+MODEL = {"model_hidden": (8,), "head_hidden": (8,), "ensemble_size": 1, "model_buffer_capacity": 64}
+MBPO = replace(ALGORITHMS["mbpo"].presets["quick"], **TINY, **MODEL, learning_starts=16, warmup_updates=10)
 
 
 class Counting(gym.Env):
@@ -70,7 +70,7 @@ def idle():
 
     def make(name="sac", task=Counting, seeds=(0,), **settings):
         algorithm = replace(ALGORITHMS[name], init=lambda *_: agent, observe=nothing)
-        config = replace(algorithm.presets["quick"], replay_capacity=100, random_steps=10_000, **settings)
+        config = replace(algorithm.presets["quick"], replay_capacity=100, learning_starts=10_000, **settings)
         return Learner(algorithm, config, task, seeds)
 
     return make
@@ -106,7 +106,7 @@ def mbpo_run():
         MBPO,
         steps=20,
         evaluate_every=8,
-        on_row=lambda *row: rows.append(row),
+        on_eval=lambda *row: rows.append(row),
         on_progress=progress.append,
     )
     return learner, rows, progress
@@ -188,7 +188,7 @@ def test_an_end_is_stored_as_an_end_and_a_cut_as_going_on(idle):
 
 
 def test_episodes_of_random_actions_are_cut_off_and_no_others():
-    config = replace(SAC, random_steps=5, random_episode_steps=2)
+    config = replace(SAC, learning_starts=5, random_episode_steps=2)
     learner = Learner(ALGORITHMS["sac"], config, Counting).learn(10, evaluation_episodes=1)
     stored = jax.tree.map(lambda column: np.asarray(column[:10]), learner.replay.storage)
     steps = [(1, 0), (1, 1), (2, 0), (2, 1), (3, 0), (3, 1), (3, 2), (4, 0), (4, 1), (4, 2)]
@@ -268,7 +268,7 @@ def test_an_episode_ends_in_success_if_its_last_step_says_so(idle, name):
     assert [episode.success for episode in learner.evaluate(0, 4)] == [False, True, False, True]
     rows = []
     for one in (learner, idle()):
-        one.learn(3, evaluate_every=3, evaluation_episodes=5, on_row=lambda *row: rows.append(row[-1]))
+        one.learn(3, evaluate_every=3, evaluation_episodes=5, on_eval=lambda *row: rows.append(row[-1]))
     assert rows[0]["success"] == 2 / 5  # the evaluation's episodes 5 to 9
     assert "success" not in rows[1]
 
@@ -311,7 +311,7 @@ def test_statistics_follow_every_random_step(seeds):
 
 
 def test_statistics_keep_what_the_replay_has_forgotten():
-    learner = Learner(ALGORITHMS["sac"], replace(SAC, random_steps=1_000, replay_capacity=5), Counting)
+    learner = Learner(ALGORITHMS["sac"], replace(SAC, learning_starts=1_000, replay_capacity=5), Counting)
     learner.learn(12, evaluation_episodes=1)
     assert int(learner.replay.size) == 5
     the_statistics_of_a_run_are_those_of(

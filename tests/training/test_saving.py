@@ -12,7 +12,7 @@ from mnm.training.saving import SavedAgentError
 
 pytestmark = pytest.mark.slow
 
-SETTINGS = {"scale": "quick", "random_steps": 20, "replay_capacity": 50, "hidden": (8, 8), "batch_size": 16}
+SETTINGS = {"scale": "quick", "learning_starts": 20, "replay_capacity": 50, "hidden": (8, 8), "batch_size": 16}
 OBSERVATION = np.array([0.5, -0.5, 1.0])
 
 
@@ -49,13 +49,15 @@ def test_two_loaded_agents_go_on_alike(path):
 
 
 def test_a_model_based_agent_comes_back(tmp_path):
-    agent = mnm.MnMApprox("Pendulum-v1", **SETTINGS, warmup_updates=5, members=2, model_hidden=(8,), model_buffer=100)
+    agent = mnm.MnMApprox(
+        "Pendulum-v1", **SETTINGS, warmup_updates=5, ensemble_size=2, model_hidden=(8,), model_buffer_capacity=100
+    )
     agent.learn(22, evaluation_episodes=1)
     agent.save(tmp_path / "agent.npz")
     loaded = mnm.load(tmp_path / "agent.npz")
     pairs = zip(jax.tree.leaves(agent.state.world), jax.tree.leaves(loaded.state.world), strict=True)
     assert all(np.array_equal(a, b) for a, b in pairs)
-    assert int(loaded.state.imagined.size) == int(agent.state.imagined.size) > 0
+    assert int(loaded.state.model_buffer.size) == int(agent.state.model_buffer.size) > 0
 
 
 def test_a_missing_file(tmp_path):

@@ -58,7 +58,7 @@ Layers = tuple[Count, ...]
 class AgentConfig:
     """What the loop needs to know; every algorithm's settings begin with it."""
 
-    random_steps: Count = 10_000
+    learning_starts: Count = 10_000
     """Real steps with uniformly random actions before anything is learned."""
     random_episode_steps: Count | None = 100
     """Episodes of random actions are cut off after so many steps, so that there are many starts among them; none: they

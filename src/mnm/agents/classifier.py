@@ -27,7 +27,7 @@ from mnm.agents.world_model import (
     decayed_step,
     moved_dynamics,
     real_rows,
-    update_outcomes,
+    update_heads,
 )
 from mnm.losses.classifier import (
     bounded_log_ratio,
@@ -63,7 +63,7 @@ class AdversarialConfig(ModelConfig):
     """Next states of the model over which log p/q given (s, a) is averaged in the reward; 1: at one, as the paper."""
     calibrate: bool = False
     """Whether log p/q is believed only as far as transitions that were held out bear it out."""
-    value_delay: CountOrZero = 200_000
+    value_term_start: CountOrZero = 200_000
     """Updates, the warm-up's included, before the value term enters the model's objective."""
 
 
@@ -87,8 +87,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "calibrate": False,
         "error_limit": None,
     },
-    "cpu": world_model.SETTINGS["cpu"] | {"classifier_hidden": (128, 128), "value_delay": 5_000},
-    "quick": world_model.SETTINGS["quick"] | {"classifier_hidden": (64, 64), "value_delay": 400},
+    "cpu": world_model.SETTINGS["cpu"] | {"classifier_hidden": (128, 128), "value_term_start": 5_000},
+    "quick": world_model.SETTINGS["quick"] | {"classifier_hidden": (64, 64), "value_term_start": 400},
 }
 """What each scale changes."""
 
@@ -131,7 +131,7 @@ def init(config: AdversarialConfig, observation_dim: int, action_dim: int, key: 
     agent = world_model.init(config, observation_dim, action_dim, agent_key)
     network = MLP(classifier_key, (2 * observation_dim + action_dim, *config.classifier_hidden, 1))
     classifier = Classifier(network, optax.adam(config.classifier_learning_rate).init(network), jnp.ones(()))
-    return AdversarialState(agent.actor_critic, agent.world, agent.imagined, agent.key, classifier)
+    return AdversarialState(agent.actor_critic, agent.world, agent.model_buffer, agent.key, classifier)
 
 
 def log_ratios(
@@ -266,14 +266,14 @@ def update_model_and_classifier(
     rate, decay = config.classifier_learning_rate, config.classifier_weight_decay
     network, optimiser = decayed_step(rate, decay, world.statistics, network, state.classifier.optimiser, gradient)
     classifier = Classifier(network, optimiser, state.classifier.trust)
-    world, outcome_metrics = update_outcomes(config, moved_dynamics(config, world, model_gradient), batch)
+    world, head_metrics = update_heads(config, moved_dynamics(config, world, model_gradient), batch)
     metrics = {"model_loss": model_loss, "classifier_loss": loss, "classifier_accuracy": accuracy}
-    return world, classifier, metrics | outcome_metrics
+    return world, classifier, metrics | head_metrics
 
 
-def delayed(config: AdversarialConfig, number: Array, weight: float = 1.0) -> Float[Array, ""]:
+def delayed(config: AdversarialConfig, update_step: Array, weight: float = 1.0) -> Float[Array, ""]:
     """The value term's weight: 0 before its delay has passed."""
-    return jnp.where(number >= config.value_delay, config.value_weight * weight, 0.0)
+    return jnp.where(update_step >= config.value_term_start, config.value_weight * weight, 0.0)
 
 
 def warm_up(
@@ -283,4 +283,4 @@ def warm_up(
     key, batch_key, model_key = jax.random.split(state.key, 3)
     batch = sample_real(config, replay, batch_key)
     world, classifier, metrics = update_model_and_classifier(config, state, batch, None, "raw", model_key)
-    return AdversarialState(state.actor_critic, world, state.imagined, key, classifier), metrics
+    return AdversarialState(state.actor_critic, world, state.model_buffer, key, classifier), metrics

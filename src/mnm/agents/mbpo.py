@@ -18,7 +18,7 @@ from mnm.agents.world_model import (
     observe,
     sample_experience,
     update_dynamics,
-    update_outcomes,
+    update_heads,
 )
 from mnm.losses.model import likelihood_loss
 from mnm.replay import Replay, Transitions
@@ -33,30 +33,30 @@ def update(config: ModelConfig, state: AgentState, replay: Replay, _: Array) -> 
     batch = replay.sample(batch_key, config.batch_size)
     # Sample experience from the learned model.
     rows = imagine(config, state.world, state.actor_critic.actor, batch, imagine_key)
-    imagined = state.imagined.add(rows)
+    model_buffer = state.model_buffer.add(rows)
 
     # Update the critics on real transitions and the model's, then the policy.
-    experience = sample_experience(config, replay, imagined, critics_key, config.critic_updates)
+    experience = sample_experience(config, replay, model_buffer, critics_key, config.critic_updates)
     actor_critic, metrics = td_steps(config, state.actor_critic, experience, noise_key)
-    observations = sample_experience(config, replay, imagined, experience_key, 1).observations[0]
+    observations = sample_experience(config, replay, model_buffer, experience_key, 1).observations[0]
     actor_critic, policy_metrics = update_policy(config, actor_critic, observations, policy_key)
     # Update the model by maximum likelihood.
     world, model_metrics = update_model(config, state.world, batch)
-    return AgentState(actor_critic, world, imagined, key), metrics | policy_metrics | model_metrics
+    return AgentState(actor_critic, world, model_buffer, key), metrics | policy_metrics | model_metrics
 
 
 def warm_up(config: ModelConfig, state: AgentState, replay: Replay, _: Array) -> tuple[AgentState, Metrics]:
     """One update of the model alone."""
     key, batch_key = jax.random.split(state.key)
     world, metrics = update_model(config, state.world, replay.sample(batch_key, config.batch_size))
-    return AgentState(state.actor_critic, world, state.imagined, key), metrics
+    return AgentState(state.actor_critic, world, state.model_buffer, key), metrics
 
 
 def update_model(config: ModelConfig, world: World, batch: Transitions) -> tuple[World, Metrics]:
     """Dynamics by maximum likelihood; rewards and termination by regression."""
     world, metrics = update_dynamics(config, world, batch, lambda nlls, *_: likelihood_loss(nlls))
-    world, outcome_metrics = update_outcomes(config, world, batch)
-    return world, metrics | outcome_metrics
+    world, head_metrics = update_heads(config, world, batch)
+    return world, metrics | head_metrics
 
 
 ALGORITHM = Algorithm(

@@ -41,7 +41,7 @@ PRESETS = {scale: MnMApproxConfig(**settings) for scale, settings in SETTINGS.it
 
 
 def update(
-    config: MnMApproxConfig, state: AdversarialState, replay: Replay, number: Array
+    config: MnMApproxConfig, state: AdversarialState, replay: Replay, update_step: Array
 ) -> tuple[AdversarialState, Metrics]:
     """One update of everything: Algorithm 1, whose lines are named."""
     key, *keys = jax.random.split(state.key, 8)
@@ -49,21 +49,21 @@ def update(
     batch = sample_real(config, replay, batch_key)
     # Line 2: sample experience from the learned model.
     rows = imagine(config, state.world, state.actor_critic.actor, batch, imagine_key)
-    imagined = state.imagined.add(rows)
+    model_buffer = state.model_buffer.add(rows)
 
     # Line 3 is left out: the rewards stay as they are.
-    experience = sample_experience(config, replay, imagined, critics_key, config.critic_updates)
+    experience = sample_experience(config, replay, model_buffer, critics_key, config.critic_updates)
     # Line 4: update Q on it,
     actor_critic, metrics = td_steps(config, state.actor_critic, experience, noise_key)
     # and the policy.
-    observations = sample_experience(config, replay, imagined, experience_key, 1).observations[0]
+    observations = sample_experience(config, replay, model_buffer, experience_key, 1).observations[0]
     actor_critic, policy_metrics = update_policy(config, actor_critic, observations, policy_key)
     # Line 5: update model and classifier, which see Q and policy as they were.
     world, classifier, model_metrics = update_model_and_classifier(
-        config, state, batch, delayed(config, number), config.value_term, model_key
+        config, state, batch, delayed(config, update_step), config.value_term, model_key
     )
     metrics |= policy_metrics | model_metrics
-    return AdversarialState(actor_critic, world, imagined, key, classifier), metrics
+    return AdversarialState(actor_critic, world, model_buffer, key, classifier), metrics
 
 
 ALGORITHM = Algorithm(

@@ -31,7 +31,7 @@ from mnm.replay import Replay, Transitions
 
 
 def update(
-    config: MnMConfig, state: AdversarialState, replay: Replay, number: Array
+    config: MnMConfig, state: AdversarialState, replay: Replay, update_step: Array
 ) -> tuple[AdversarialState, Metrics]:
     """One update of everything: Algorithm 1, whose lines are named."""
     key, *keys = jax.random.split(state.key, 10)
@@ -40,10 +40,10 @@ def update(
     batch = sample_real(config, replay, batch_key)
     # Line 2: sample experience from the learned model.
     rows = imagine(config, state.world, state.actor_critic.actor, batch, imagine_key)
-    imagined = state.imagined.add(rows)
+    model_buffer = state.model_buffer.add(rows)
 
     # Line 3: the classifier's ratio weighs what follows, inside of the logarithm.
-    experience = sample_experience(config, replay, imagined, critics_key, config.critic_updates)
+    experience = sample_experience(config, replay, model_buffer, critics_key, config.critic_updates)
     ratios = experience_ratios(config, state, experience, ratio_key)
     lowest = state.world.statistics.rewards.lowest[0]  # a predicted reward may be lower: no logarithm shall meet it
     rewards = jnp.maximum(experience.rewards, lowest) + config.reward_offset
@@ -60,15 +60,15 @@ def update(
 
     actor_critic, metrics = repeat(critics_step, state.actor_critic, (experience, rewards, ratios, noise))
     # and the policy.
-    observations = sample_experience(config, replay, imagined, experience_key, 1).observations[0]
+    observations = sample_experience(config, replay, model_buffer, experience_key, 1).observations[0]
     actor_critic, policy_metrics = update_policy(config, actor_critic, observations, policy_key)
     # Line 5: update model and classifier, which see Q and policy as they were.
     world, classifier, model_metrics = update_model_and_classifier(
-        config, state, batch, delayed(config, number), "raw", model_key
+        config, state, batch, delayed(config, update_step), "raw", model_key
     )
     classifier = calibrated(config, world, classifier, replay, calibration_key)
     metrics |= policy_metrics | model_metrics | {"trust": classifier.trust}
-    return AdversarialState(actor_critic, world, imagined, key, classifier), metrics
+    return AdversarialState(actor_critic, world, model_buffer, key, classifier), metrics
 
 
 ALGORITHM = Algorithm(

@@ -26,7 +26,7 @@ from mnm.agents.world_model import (
     observe,
     sample_experience,
     update_dynamics,
-    update_outcomes,
+    update_heads,
 )
 from mnm.losses.model import softmax_weights, standardized_weights, value_weighted_loss
 from mnm.replay import Replay, Transitions
@@ -51,16 +51,16 @@ def update(config: ValueWeightedConfig, state: AgentState, replay: Replay, _: Ar
     batch = replay.sample(batch_key, config.batch_size)
     # Sample experience from the learned model.
     rows = imagine(config, state.world, state.actor_critic.actor, batch, imagine_key)
-    imagined = state.imagined.add(rows)
+    model_buffer = state.model_buffer.add(rows)
 
     # Update the critics on real transitions and the model's, then the policy.
-    experience = sample_experience(config, replay, imagined, critics_key, config.critic_updates)
+    experience = sample_experience(config, replay, model_buffer, critics_key, config.critic_updates)
     actor_critic, metrics = td_steps(config, state.actor_critic, experience, noise_key)
-    observations = sample_experience(config, replay, imagined, experience_key, 1).observations[0]
+    observations = sample_experience(config, replay, model_buffer, experience_key, 1).observations[0]
     actor_critic, policy_metrics = update_policy(config, actor_critic, observations, policy_key)
     # Update the model by the weighted likelihood; it sees Q as it was.
     world, model_metrics = update_model(config, state, batch)
-    return AgentState(actor_critic, world, imagined, key), metrics | policy_metrics | model_metrics
+    return AgentState(actor_critic, world, model_buffer, key), metrics | policy_metrics | model_metrics
 
 
 def update_model(config: ValueWeightedConfig, state: AgentState, batch: Transitions) -> tuple[World, Metrics]:
@@ -69,8 +69,8 @@ def update_model(config: ValueWeightedConfig, state: AgentState, batch: Transiti
     q_values = state.actor_critic.q_values(critics, batch.observations, batch.actions).min(axis=0)
     weights = standardized_weights(q_values) if config.value_term == "relative" else softmax_weights(q_values)
     world, metrics = update_dynamics(config, state.world, batch, lambda nlls, *_: value_weighted_loss(nlls, weights))
-    world, outcome_metrics = update_outcomes(config, world, batch)
-    return world, metrics | outcome_metrics
+    world, head_metrics = update_heads(config, world, batch)
+    return world, metrics | head_metrics
 
 
 ALGORITHM = Algorithm(

@@ -31,7 +31,7 @@ from mnm.agents.world_model import (
     observe,
     sample_experience,
     update_dynamics,
-    update_outcomes,
+    update_heads,
 )
 from mnm.losses.model import value_unit, vaml_loss
 from mnm.networks import GaussianDynamics
@@ -57,16 +57,16 @@ def update(config: VAMLConfig, state: AgentState, replay: Replay, _: Array) -> t
     batch = replay.sample(batch_key, config.batch_size)
     # Sample experience from the learned model.
     rows = imagine(config, state.world, state.actor_critic.actor, batch, imagine_key)
-    imagined = state.imagined.add(rows)
+    model_buffer = state.model_buffer.add(rows)
 
     # Update the critics on real transitions and the model's, then the policy.
-    experience = sample_experience(config, replay, imagined, critics_key, config.critic_updates)
+    experience = sample_experience(config, replay, model_buffer, critics_key, config.critic_updates)
     actor_critic, metrics = td_steps(config, state.actor_critic, experience, noise_key)
-    observations = sample_experience(config, replay, imagined, experience_key, 1).observations[0]
+    observations = sample_experience(config, replay, model_buffer, experience_key, 1).observations[0]
     actor_critic, policy_metrics = update_policy(config, actor_critic, observations, policy_key)
     # Update the model by likelihood and Bellman error; it sees Q and policy as they were.
     world, model_metrics = update_model(config, state, batch, model_key)
-    return AgentState(actor_critic, world, imagined, key), metrics | policy_metrics | model_metrics
+    return AgentState(actor_critic, world, model_buffer, key), metrics | policy_metrics | model_metrics
 
 
 def update_model(config: VAMLConfig, state: AgentState, batch: Transitions, key: PRNGKeyArray) -> tuple[World, Metrics]:
@@ -82,8 +82,8 @@ def update_model(config: VAMLConfig, state: AgentState, batch: Transitions, key:
         return vaml_loss(nlls, current, batch.rewards, values, config.discount, unit)
 
     world, metrics = update_dynamics(config, state.world, batch, loss)
-    world, outcome_metrics = update_outcomes(config, world, batch)
-    return world, metrics | outcome_metrics
+    world, head_metrics = update_heads(config, world, batch)
+    return world, metrics | head_metrics
 
 
 ALGORITHM = Algorithm(

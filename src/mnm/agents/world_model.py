@@ -40,9 +40,9 @@ class ModelConfig(ActorCriticConfig):
 
     model_hidden: Layers = (256, 256, 256, 256)
     """Hidden layers of each dynamics model."""
-    members: Count = 5
+    ensemble_size: Count = 5
     """How many dynamics models."""
-    outcome_hidden: Layers = (256, 256)
+    head_hidden: Layers = (256, 256)
     """Hidden layers of the reward network and of the network for the probability that the episode goes on."""
     model_activation: Activation = "silu"
     """Of the dynamics, reward and termination networks."""
@@ -51,9 +51,9 @@ class ModelConfig(ActorCriticConfig):
     model_weight_decay: NonNegative = 0.3
     """Of the dynamics, reward and termination networks, as AdamW's: a step takes learning rate x decay of each weight.
     It falls as 1/n once there are more than 3,000 real transitions."""
-    slow_model_rate: Rate = 0.001
+    model_target_rate: Rate = 0.001
     """How fast the dynamics' target network, which makes the experience, follows."""
-    model_buffer: Count = 256_000
+    model_buffer_capacity: Count = 256_000
     """How many transitions of the model are kept."""
     rollout_length: Count = 1
     """Steps in the model from each real state."""
@@ -79,10 +79,10 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "cpu": {
         "hidden": (128, 128),
         "model_hidden": (128, 128, 128),
-        "outcome_hidden": (128, 128),
+        "head_hidden": (128, 128),
         "batch_size": 128,
-        "slow_model_rate": 0.005,
-        "random_steps": 1_000,
+        "model_target_rate": 0.005,
+        "learning_starts": 1_000,
         "warmup_updates": 3_000,
         "updates_per_step": 2,
         "critic_updates": 5,
@@ -90,12 +90,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "quick": {
         "hidden": (64, 64),
         "model_hidden": (32, 32),
-        "outcome_hidden": (32, 32),
+        "head_hidden": (32, 32),
         "batch_size": 128,
-        "random_steps": 200,
+        "learning_starts": 200,
         "warmup_updates": 250,
         "updates_per_step": 2,
-        "model_buffer": 20_000,
+        "model_buffer_capacity": 20_000,
     },
 }
 """What each scale changes."""
@@ -127,13 +127,13 @@ class World(eqx.Module):
     statistics: Statistics
     dynamics: GaussianDynamics
     target_dynamics: GaussianDynamics
-    rewards: MLP
+    reward_head: MLP
     """Normalized s, a -> normalized r."""
-    continues: MLP
+    termination_head: MLP
     """Normalized s, a, s' - s -> logit of the probability that the episode goes on."""
     dynamics_optimiser: optax.OptState
-    rewards_optimiser: optax.OptState
-    continues_optimiser: optax.OptState
+    reward_optimiser: optax.OptState
+    termination_optimiser: optax.OptState
 
     def inputs(self, observations: Array, actions: Array) -> Array:
         """Normalized s, and a, which lies in [-1, 1]."""
@@ -165,11 +165,11 @@ class World(eqx.Module):
             self.next_observations(observations, changes), RANGE_MARGIN
         )
         if termination is None:
-            learned = jax.nn.sigmoid(self.continues(jnp.concatenate([inputs, changes], axis=-1))[..., 0])
+            learned = jax.nn.sigmoid(self.termination_head(jnp.concatenate([inputs, changes], axis=-1))[..., 0])
             continues = jnp.where(self.statistics.ends > 0, learned, 1.0)
         else:
             continues = 1.0 - termination(observations, actions, next_observations).astype(jnp.float32)
-        rewards = self.statistics.rewards.restore(self.rewards(inputs))[..., 0]
+        rewards = self.statistics.rewards.restore(self.reward_head(inputs))[..., 0]
         return Transitions(observations, actions, rewards, next_observations, continues)
 
 
@@ -178,7 +178,7 @@ class AgentState(eqx.Module):
 
     actor_critic: ActorCritic
     world: World
-    imagined: Replay
+    model_buffer: Replay
     key: PRNGKeyArray
 
 
@@ -191,7 +191,7 @@ def init(config: ModelConfig, observation_dim: int, action_dim: int, key: PRNGKe
     return AgentState(
         init_actor_critic(config, observation_dim, action_dim, actor_critic_key),
         init_world(config, observation_dim, action_dim, world_key),
-        Replay.empty(config.model_buffer, observation_dim, action_dim),
+        Replay.empty(config.model_buffer_capacity, observation_dim, action_dim),
         key,
     )
 
@@ -205,10 +205,10 @@ def init_world(config: ModelConfig, observation_dim: int, action_dim: int, key: 
     )
     activation = config.model_activation
     dynamics = GaussianDynamics(
-        dynamics_key, observation_dim, action_dim, config.model_hidden, config.members, activation
+        dynamics_key, observation_dim, action_dim, config.model_hidden, config.ensemble_size, activation
     )
-    rewards = MLP(rewards_key, (inputs, *config.outcome_hidden, 1), activation=activation)
-    continues = MLP(continues_key, (inputs + observation_dim, *config.outcome_hidden, 1), activation=activation)
+    rewards = MLP(rewards_key, (inputs, *config.head_hidden, 1), activation=activation)
+    continues = MLP(continues_key, (inputs + observation_dim, *config.head_hidden, 1), activation=activation)
     optimiser = optax.adam(config.model_learning_rate)
     states = (optimiser.init(network) for network in (dynamics, rewards, continues))
     return World(statistics, dynamics, jax.tree.map(jnp.copy, dynamics), rewards, continues, *states)
@@ -246,7 +246,7 @@ def imagine(config: ModelConfig, world: World, actor: Actor, batch: Transitions,
     if config.rollout_length == 1:
         return first
 
-    def go_on(last: Transitions, key: PRNGKeyArray) -> tuple[Transitions, Transitions]:
+    def next_step(last: Transitions, key: PRNGKeyArray) -> tuple[Transitions, Transitions]:
         policy_key, model_key = jax.random.split(key)
         alive = last.continues[:, None] > 0.5
         observations = jnp.where(alive, last.next_observations, batch.observations)
@@ -254,7 +254,7 @@ def imagine(config: ModelConfig, world: World, actor: Actor, batch: Transitions,
         step = world.step(world.target_dynamics, config.termination, observations, actions, model_key)
         return step, step
 
-    _, later = jax.lax.scan(go_on, first, jax.random.split(rollout_key, config.rollout_length - 1))
+    _, later = jax.lax.scan(next_step, first, jax.random.split(rollout_key, config.rollout_length - 1))
     return jax.tree.map(lambda one, more: jnp.concatenate([one[None], more]).reshape(-1, *one.shape[1:]), first, later)
 
 
@@ -264,13 +264,13 @@ def real_rows(config: ModelConfig) -> int:
 
 
 def sample_experience(
-    config: ModelConfig, replay: Replay, imagined: Replay, key: PRNGKeyArray, batches: int
+    config: ModelConfig, replay: Replay, model_buffer: Replay, key: PRNGKeyArray, batches: int
 ) -> Transitions:
     """Batches for the critics or the policy, [batches, rows]: in each first the real rows, then the model's."""
     real_key, model_key = jax.random.split(key)
     count = real_rows(config)
     real = replay.sample_batches(real_key, batches, count)
-    model = imagined.sample_batches(model_key, batches, config.batch_size - count)
+    model = model_buffer.sample_batches(model_key, batches, config.batch_size - count)
     return jax.tree.map(lambda *columns: jnp.concatenate(columns, axis=1), real, model)
 
 
@@ -321,13 +321,13 @@ def decayed_step(
 def moved_dynamics(config: ModelConfig, world: World, gradient: GaussianDynamics) -> World:
     """The dynamics after one step of their optimiser, and their target network behind them."""
     dynamics, optimiser = model_step(config, world.statistics, world.dynamics, world.dynamics_optimiser, gradient)
-    target = moved_target(world.target_dynamics, dynamics, config.slow_model_rate)
+    target = moved_target(world.target_dynamics, dynamics, config.model_target_rate)
     return eqx.tree_at(
         lambda w: (w.dynamics, w.target_dynamics, w.dynamics_optimiser), world, (dynamics, target, optimiser)
     )
 
 
-def update_outcomes(config: ModelConfig, world: World, batch: Transitions) -> tuple[World, Metrics]:
+def update_heads(config: ModelConfig, world: World, batch: Transitions) -> tuple[World, Metrics]:
     """One step of the reward network (squared error) and of the termination network (cross-entropy), on real rows.
 
     A task that declares its termination function needs no termination network; without it, it learns from the first end
@@ -339,9 +339,11 @@ def update_outcomes(config: ModelConfig, world: World, batch: Transitions) -> tu
     def rewards_objective(network: MLP) -> Float[Array, ""]:
         return ((network(inputs) - rewards) ** 2).mean()
 
-    rewards_value, gradient = jax.value_and_grad(rewards_objective)(world.rewards)
-    network, rewards_optimiser = model_step(config, world.statistics, world.rewards, world.rewards_optimiser, gradient)
-    world = eqx.tree_at(lambda w: (w.rewards, w.rewards_optimiser), world, (network, rewards_optimiser))
+    rewards_value, gradient = jax.value_and_grad(rewards_objective)(world.reward_head)
+    network, reward_optimiser = model_step(
+        config, world.statistics, world.reward_head, world.reward_optimiser, gradient
+    )
+    world = eqx.tree_at(lambda w: (w.reward_head, w.reward_optimiser), world, (network, reward_optimiser))
     metrics = {"reward_loss": rewards_value}
     if config.termination is not None:
         return world, metrics
@@ -360,6 +362,10 @@ def update_outcomes(config: ModelConfig, world: World, batch: Transitions) -> tu
         return network, optimiser, jnp.zeros(())
 
     ended = world.statistics.ends > 0  # nobody asks the network before that
-    network, continues_optimiser, value = jax.lax.cond(ended, learn, wait, world.continues, world.continues_optimiser)
-    world = eqx.tree_at(lambda w: (w.continues, w.continues_optimiser), world, (network, continues_optimiser))
+    network, termination_optimiser, value = jax.lax.cond(
+        ended, learn, wait, world.termination_head, world.termination_optimiser
+    )
+    world = eqx.tree_at(
+        lambda w: (w.termination_head, w.termination_optimiser), world, (network, termination_optimiser)
+    )
     return world, metrics | {"continue_loss": value}

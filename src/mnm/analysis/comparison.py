@@ -245,7 +245,7 @@ def _compare_on(
     if len(labels) > 1:
         raise CompareError(f"--baseline {baseline}: on {env} it is several: name one of {', '.join(labels)}")
     if baseline is not None and not labels:
-        notes.append(f"there is no run of the baseline {baseline}: nothing is tested")
+        notes.append(f"there is not a run of the baseline {baseline}: nothing is tested")
     return Comparison(env, step, steps, groups, groups[labels[0]] if labels else None, notes)
 
 

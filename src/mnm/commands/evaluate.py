@@ -37,10 +37,10 @@ def evaluate(command: Evaluate) -> int:
     if not command.seeds or min(command.seeds) < 0:
         return fail(f"--seeds is {command.seeds}: name at least one, each 0 or more")
 
-    from mnm.training.work import trained
+    from mnm.training.driver import load_trained
 
     try:
-        learner = trained(command.run)
+        learner = load_trained(command.run)
         played = [episode for seed in command.seeds for episode in learner.evaluate(0, command.episodes, seed)]
     except UserError as error:
         return fail(str(error))

@@ -1,4 +1,4 @@
-"""`mnm render`: a film of a trained agent."""
+"""`mnm render`: a video of a trained agent."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from mnm.messages import UserError, fail
 
 @dataclass(frozen=True)
 class Render:
-    """Write a film of a run's policy; beside it, for an agent with a model, what the model imagines.
+    """Write a video of a run's policy; beside it, for an agent with a model, what the model imagines.
 
-    The imagined film starts in the same state and takes the same actions: where it runs ahead of the real one, the
+    The imagined video starts in the same state and takes the same actions: where it runs ahead of the real one, the
     dynamics are optimistic.
     Example: mnm render runs/HalfCheetah-v4-mnm_approx-seed0 --out cheetah.gif
     """
@@ -24,9 +24,9 @@ class Render:
     run: tyro.conf.Positional[Path]
     """The run's folder."""
     out: Path = Path("run.gif")
-    """The film: .gif, or .mp4 (which needs pip install imageio-ffmpeg)."""
+    """The video: .gif, or .mp4 (which needs pip install imageio-ffmpeg)."""
     steps: int = 200
-    """The film's length."""
+    """The video's length."""
     seed: int = 0
     """Decides where the episode starts."""
 
@@ -36,13 +36,13 @@ def render(command: Render) -> int:
     if command.steps < 1 or command.seed < 0:
         return fail(f"--steps is {command.steps} and --seed {command.seed}: at least 1, and 0 or more")
     if command.out.suffix not in (".gif", ".mp4"):
-        return fail(f"--out {command.out}: a film ends in .gif or .mp4")
+        return fail(f"--out {command.out}: a video ends in .gif or .mp4")
 
-    from mnm.training.films import imagine, play, write_film
-    from mnm.training.work import trained
+    from mnm.training.driver import load_trained
+    from mnm.training.video import imagine, play, write_video
 
     try:
-        learner = trained(command.run)
+        learner = load_trained(command.run)
         take = play(learner, command.steps, command.seed)
         imagined = imagine(learner, take)
     except UserError as error:
@@ -50,16 +50,16 @@ def render(command: Render) -> int:
     frames = [np.hstack(pair) for pair in zip(take.frames, imagined, strict=False)] if imagined else take.frames
     try:
         command.out.parent.mkdir(parents=True, exist_ok=True)
-        write_film(command.out, frames)
+        write_video(command.out, frames)
     except (OSError, ValueError, ImportError) as error:
         return fail(f"--out {command.out}: {' '.join(str(error).split())}")
     told = ", real left, imagined right" if imagined else ""
     print(f"{command.out}: {len(frames)} frames{told}")
     if len(frames) < len(take.frames):
         print(
-            f"mnm: the model left the range of numbers after {len(frames)} steps: the film ends there", file=sys.stderr
+            f"mnm: the model left the range of numbers after {len(frames)} steps: the video ends there", file=sys.stderr
         )
     if not imagined and learner.algorithm.has_model:
-        print(f"mnm: {learner.task_name} cannot be drawn from an observation: the real film alone", file=sys.stderr)
+        print(f"mnm: {learner.task_name} cannot be drawn from an observation: the real video alone", file=sys.stderr)
     learner.close()
     return 0

@@ -6,7 +6,7 @@ import csv
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -59,13 +59,16 @@ class Reproduce:
 
 def reproduce(command: Reproduce) -> int:
     """The exit code: 0, 1 a run failed, 2 bad input, 128 + the signal that stopped it."""
-    from mnm.figures import DEEP, EXACT, FIGURES
+    from mnm.figures import DEEP, EXACT, FIGURES, RENAMED
 
     if command.list:
         for name, title in FIGURES.items():
             print(f"{name:22} {title}")
         return 0
     known = [*FIGURES, *GROUPS]
+    for old in RENAMED.keys() & set(command.figures):
+        print(f"mnm: the figure {old} is now {RENAMED[old]}; the old name goes with version 0.3", file=sys.stderr)
+    command = replace(command, figures=tuple(RENAMED.get(name, name) for name in command.figures))
     for name in command.figures:
         if name not in known:
             return fail(f"there is no figure {name!r}{nearest(name, known)}; mnm reproduce --list names them")
@@ -90,7 +93,7 @@ def reproduce_deep(command: Reproduce, exact: Sequence[str], deep: Sequence[str]
     from mnm.sweeps.plan import plan
     from mnm.sweeps.pools import LocalPool, cores
     from mnm.sweeps.supervise import MNM, train_all
-    from mnm.sweeps.trials import Record
+    from mnm.sweeps.trials import TrialStatus
 
     choice = Choice(command.envs, command.agents, command.seeds)
     try:
@@ -102,7 +105,7 @@ def reproduce_deep(command: Reproduce, exact: Sequence[str], deep: Sequence[str]
             return 0
         runs_folder(command).mkdir(parents=True, exist_ok=True)
         once = {trial.folder: trial for some in trials.values() for trial in some}
-        records = [Record(trial) for trial in once.values()]
+        records = [TrialStatus(trial) for trial in once.values()]
     except UserError as error:
         return fail(str(error))
     except OSError as error:
@@ -160,7 +163,7 @@ def table_of_runs(sweeps: Sequence[Sweep], scale: str) -> Table:
         for variant in (variant for env in sweep.envs for variant in variants(sweep, env)):
             config, steps = variant.command.config, variant.command.steps
             updates = (
-                getattr(config, "warmup_updates", 0) + max(0, steps - config.random_steps) * config.updates_per_step
+                getattr(config, "warmup_updates", 0) + max(0, steps - config.learning_starts) * config.updates_per_step
             )
             settings = shown(variant.flags) if variant.flags else ""
             numbers = [len(sweep.seeds), steps, config.updates_per_step, updates]

@@ -23,9 +23,9 @@ class Resume:
 
 def resume(command: Resume) -> int:
     """The exit code: 0, 1 failed, 2 bad input, 128 + the signal that stopped it."""
-    from mnm.training.work import go_on
+    from mnm.training.driver import resume_run
 
     try:
-        return go_on(command.run)
+        return resume_run(command.run)
     except UserError as error:
         return fail(str(error))

@@ -30,7 +30,7 @@ def sweep(command: Sweep, program: tuple[str, ...] = MNM) -> int:
     """
     from mnm.sweeps.plan import plan
     from mnm.sweeps.pools import LocalPool, RayPool, cores
-    from mnm.sweeps.trials import Record
+    from mnm.sweeps.trials import TrialStatus
 
     try:
         trials = plan(command)
@@ -38,7 +38,7 @@ def sweep(command: Sweep, program: tuple[str, ...] = MNM) -> int:
             for trial in trials:
                 print(f"{'finished' if trial.finished else 'to train'}: {trial.folder}, {trial.spec.steps} steps")
             return 0
-        records = [Record(trial) for trial in trials]
+        records = [TrialStatus(trial) for trial in trials]
         command.runs.mkdir(parents=True, exist_ok=True)
         jobs = len(cores()) if command.jobs is None else command.jobs
         pool = LocalPool(program, jobs) if command.ray is None else RayPool(program, command.ray)

@@ -8,14 +8,15 @@ from mnm.agents import ALGORITHMS, find_algorithm
 from mnm.agents.algorithm import Algorithm
 from mnm.agents.base import AgentConfig
 from mnm.messages import UserError, fail
+from mnm.training.driver import run_training
 from mnm.training.learner import Learner
-from mnm.training.options import Options, check, command_of, preset_of, run_spec
+from mnm.training.options import Options, check, command_of, preset_of, run_spec, with_new_flags
 from mnm.training.runs import checked_folder, delete, task_name, write_spec
-from mnm.training.work import work
 
 
 def train(arguments: list[str]) -> int:
     """Parse, check, run; the exit code: 0, 1 failed, 2 bad input."""
+    arguments = with_new_flags(arguments)
     try:
         command = tyro.extras.subcommand_cli_from_dict(
             {name: command_of(algorithm, *preset_of(arguments)) for name, algorithm in offered(arguments).items()},
@@ -47,4 +48,4 @@ def run(algorithm: Algorithm, options: Options, config: AgentConfig) -> int:
     for folder, spec in zip(folders, specs, strict=True):
         delete(folder)
         write_spec(folder, spec)
-    return work(learner, folders, specs[0])
+    return run_training(learner, folders, specs[0])

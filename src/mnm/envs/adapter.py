@@ -74,7 +74,7 @@ def make_env(task: str | Callable[[], gym.Env], **settings: Any) -> gym.Env:
         hint = _hint(task, error) if isinstance(task, str) else ""
         raise TaskError(f"{name}: cannot be made: {_reason(error)}{hint}") from error
     if not isinstance(env, gym.Env):
-        raise TaskError(f"{name}: returned {_short(env)}, which is no gymnasium.Env: return a new environment")
+        raise TaskError(f"{name}: returned {_short(env)}, which is not a gymnasium.Env: return a new environment")
     return env
 
 
@@ -199,15 +199,15 @@ class Environment:
         wrong = np.flatnonzero(~np.isfinite(flat))
         if wrong.size:
             index = int(wrong[0])
-            self._fail(f"entry {index} of the observation is {array.flat[index]}, which is no finite float32")
+            self._fail(f"entry {index} of the observation is {array.flat[index]}, which is not a finite float32")
         return flat
 
     def _reward(self, value: Any) -> float:
         array = self._numbers("reward", value)
         if array.size != 1:
-            self._fail(f"the reward is {_short(value)}, which is no number")
+            self._fail(f"the reward is {_short(value)}, which is not a number")
         if not np.isfinite(_to_float32(array)).all():
-            self._fail(f"the reward is {array.item()}, which is no finite float32")
+            self._fail(f"the reward is {array.item()}, which is not a finite float32")
         return float(array.item())
 
     def _flag(self, name: str, value: Any) -> bool:
@@ -220,9 +220,9 @@ class Environment:
         try:
             array = np.asarray(value)
         except Exception as error:  # ragged lists, and whatever __array__ raises
-            self._fail(f"the {name} is {_short(value)}, which is no number or array of numbers", error)
+            self._fail(f"the {name} is {_short(value)}, which is not a number or an array of numbers", error)
         if array.dtype.kind not in "biuf":
-            self._fail(f"the {name} is {_short(value)}, which is no number or array of numbers")
+            self._fail(f"the {name} is {_short(value)}, which is not a number or an array of numbers")
         return array
 
     def _fail(self, what: str, error: Exception | None = None) -> NoReturn:

@@ -108,7 +108,7 @@ class DeepFigure:
     draw: Callable[[Columns], Figure]
     judge: Callable[[Columns], list[Verdict]]
     measure: Callable[[Sequence[Run]], Columns] = curves
-    film: Callable[[Sequence[Run], Path], list[Path]] | None = None
+    video: Callable[[Sequence[Run], Path], list[Path]] | None = None
     """(runs, path without its ending) -> the further pictures that it wrote."""
 
     def sweeps(self, scale: str, choice: Choice, runs: Path) -> list[Sweep]:
@@ -138,11 +138,11 @@ class DeepFigure:
         ]
 
     def write(self, runs: Sequence[Run], folder: Path, scale: str) -> tuple[list[Verdict], list[Path]]:
-        """NAME-SCALE.csv, NAME-SCALE.png and films in the folder; the verdicts, and all pictures."""
+        """NAME-SCALE.csv, NAME-SCALE.png and videos in the folder; the verdicts, and all pictures."""
         name = f"{self.name}-{scale}"
         columns = write_figure(folder, name, self.measure(runs), self.draw)
-        films = [] if self.film is None else self.film(runs, folder / name)
-        return self.judge(columns), [folder / f"{name}.png", *films]
+        videos = [] if self.video is None else self.video(runs, folder / name)
+        return self.judge(columns), [folder / f"{name}.png", *videos]
 
 
 def tasks(columns: Columns) -> list[str]:

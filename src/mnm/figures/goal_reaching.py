@@ -14,12 +14,12 @@ from mnm.figures.base import Columns, PaperFigure, Verdict, stacked, where
 from mnm.plotting.style import BLACK, BLUE, ORANGE, RED
 from mnm.tabular.bounds import (
     average,
-    averaged_outside_bound,
     corrected_goal_bound,
     goal_mdp,
     log_expected_return,
     log_goal_occupancy,
     printed_goal_bound,
+    tight_bound,
 )
 from mnm.tabular.mnm import joint_iteration_tight
 from mnm.tabular.paper_tasks import GOAL, stochastic_gridworld
@@ -44,7 +44,7 @@ def run() -> Columns:
                 "printed": printed_goal_bound(mdp, policy, model, goal),
                 "printed_at_real_dynamics": printed_goal_bound(mdp, policy, mdp.dynamics, goal),
                 "corrected": corrected_goal_bound(mdp, policy, model, goal),
-                "averaged_outside": averaged_outside_bound(goal_mdp(mdp, goal), policy, model),
+                "tight_bound": tight_bound(goal_mdp(mdp, goal), policy, model),
             }
         )
     grid = stochastic_gridworld()
@@ -58,7 +58,7 @@ def run() -> Columns:
                 "printed": np.nan,
                 "printed_at_real_dynamics": np.nan,
                 "corrected": np.nan,
-                "averaged_outside": average(mdp.start, step.values),
+                "tight_bound": average(mdp.start, step.values),
             }
         )
     return stacked(*rows)
@@ -72,7 +72,7 @@ def draw(columns: Columns) -> Figure:
     for name, colour, label in (
         ("printed_at_real_dynamics", RED, "as printed, at q = p"),
         ("corrected", BLUE, "corrected, random q"),
-        ("averaged_outside", ORANGE, "averaged outside, random q"),
+        ("tight_bound", ORANGE, "tight bound, random q"),
     ):
         scatter.plot(rows["log_rho"], rows[name], ".", color=colour, markersize=3, label=label)
     ends = np.array([rows["log_rho"].min(), rows["log_rho"].max()])
@@ -84,7 +84,7 @@ def draw(columns: Columns) -> Figure:
     )
     figure.legend(*scatter.get_legend_handles_labels(), loc="outside lower left", ncols=2, markerscale=3)
     grid_rows = where(columns, experiment="grid")
-    curves.plot(grid_rows["number"], grid_rows["averaged_outside"], color=ORANGE, label="tight bound")
+    curves.plot(grid_rows["number"], grid_rows["tight_bound"], color=ORANGE, label="tight bound")
     curves.plot(grid_rows["number"], grid_rows["log_rho"], color=BLACK, linestyle="--", label=r"$\log\rho(g)$")
     curves.set(xlabel="iteration", ylabel="nats", title="gridworld: joint iteration,\ntight bound")
     curves.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -98,7 +98,7 @@ def judge(columns: Columns) -> list[Verdict]:
     at_real = int((rows["printed_at_real_dynamics"] > rows["log_rho"]).sum())
     printed = int((rows["printed"] > rows["log_rho"]).sum())
     corrected = int((rows["corrected"] > rows["log_rho"] + 1e-9).sum())
-    gap = float(grid_rows["log_rho"][-1] - grid_rows["averaged_outside"][-1])
+    gap = float(grid_rows["log_rho"][-1] - grid_rows["tight_bound"][-1])
     return [
         Verdict(
             "The printed goal-reaching bound holds for any dynamics and policy",

@@ -1,7 +1,7 @@
 """Optimistic dynamics, deep: how much further towards the reward a model moves than the real dynamics do.
 
 Both models, MnM-approx's and MBPO's of the same seed, start in the same real states and take the same real actions:
-stretches of evaluation episodes of both agents, which no model has learned from. Whose actions they are is kept: a
+segments of evaluation episodes of both agents, which no model has learned from. Whose actions they are is kept: a
 policy likes what its own model promises too much of, so that on its actions every model looks optimistic. What is
 counted is what the task pays for: metres forward (HalfCheetah), metres by which the hand and the goal come closer to
 the object (Pusher).
@@ -17,26 +17,26 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from mnm.agents.imagined import imagined
+from mnm.agents.rollout import mean_rollout
 from mnm.analysis.statistics import bootstrap_interval
 from mnm.diagnostics import WINDOW, windows
 from mnm.figures.base import Columns, Verdict, stacked, where
 from mnm.figures.deep import HALF_CHEETAH, PUSHER, DeepFigure, Grid, agents, tasks
 from mnm.plotting.style import AGENT_COLOURS, STYLE
-from mnm.training.films import Frames, imagine, play, write_film
+from mnm.training.driver import load_trained
 from mnm.training.runs import Run
 from mnm.training.spec import RunError
-from mnm.training.work import trained
+from mnm.training.video import Frames, imagine, play, write_video
 
 OPTIMIST, RIVAL = "mnm_approx", "mbpo"
 EPISODES = 3
-"""Of each agent's evaluation, from which the stretches are drawn."""
+"""Of each agent's evaluation, from which the segments are drawn."""
 CHEETAH_DT = 0.05
 FORWARD_VELOCITY = 8
 HAND, OBJECT, GOAL = slice(14, 17), slice(17, 20), slice(20, 23)
-FILM_STEPS = 60
+VIDEO_STEPS = 60
 SHOWN = 6
-"""Moments of the film that the picture shows."""
+"""Moments of the video that the picture shows."""
 
 
 def forward(observations: NDArray) -> NDArray:
@@ -58,20 +58,20 @@ PROGRESS: dict[str, Callable[[NDArray], NDArray]] = {HALF_CHEETAH: forward, PUSH
 
 
 def measure(runs: Sequence[Run]) -> Columns:
-    """For every stretch: the real progress, and the progress in each model."""
+    """For every segment: the real progress, and the progress in each model."""
     tables = []
     for env, seed, pair in pairs(runs):
-        learners = {run.algorithm: trained(run.folder) for run in pair}
+        learners = {run.algorithm: load_trained(run.folder) for run in pair}
         for actor, acting in learners.items():
-            stretches = windows(acting.evaluate(0, EPISODES), np.random.default_rng(seed))
-            if stretches is None:
+            segments = windows(acting.evaluate(0, EPISODES), np.random.default_rng(seed))
+            if segments is None:
                 continue
-            real, actions = stretches
+            real, actions = segments
             for agent, learner in learners.items():
-                predicted = imagined(learner.world(0), real[0], actions)
+                predicted = mean_rollout(learner.world(0), real[0], actions)
                 model = np.concatenate([real[:1], np.asarray(predicted)])
                 tables.append(
-                    {"env": env, "agent": agent, "seed": seed, "actions_of": actor, "stretch": np.arange(len(real[0]))}
+                    {"env": env, "agent": agent, "seed": seed, "actions_of": actor, "segment": np.arange(len(real[0]))}
                     | {"real": PROGRESS[env](real), "model": PROGRESS[env](model)}
                 )
         for learner in learners.values():
@@ -89,12 +89,12 @@ def pairs(runs: Sequence[Run]) -> list[tuple[str, int, list[Run]]]:
 
 
 def ahead(columns: Columns) -> NDArray:
-    """Of each stretch, how much further the model moves than reality, in metres."""
+    """Of each segment, how much further the model moves than reality, in metres."""
     return columns["model"] - columns["real"]
 
 
 def draw(columns: Columns) -> Figure:
-    """For each task: the distribution over stretches of how far the models run ahead, with the means' intervals."""
+    """For each task: the distribution over segments of how far the models run ahead, with the means' intervals."""
     names = tasks(columns)
     figure = Figure(figsize=(3.8 * len(names) + 0.4, 3.2), layout="constrained")
     for panel, env in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
@@ -109,7 +109,7 @@ def draw(columns: Columns) -> Figure:
             panel.hist(shown, bins, histtype="step", color=AGENT_COLOURS[agent], label=label)
             panel.axvline(gains.mean(), color=AGENT_COLOURS[agent], linestyle="--", linewidth=1)
         panel.axvline(0.0, color="0.6", linewidth=1, linestyle=":")
-        panel.set(title=env, xlabel=f"metres ahead of reality after {WINDOW} steps", ylabel="stretches")
+        panel.set(title=env, xlabel=f"metres ahead of reality after {WINDOW} steps", ylabel="segments")
         panel.margins(y=0.3)
         panel.legend(loc="upper left", frameon=True, framealpha=1.0, edgecolor="none")  # above the means' lines
     return figure
@@ -121,7 +121,7 @@ def interval(gains: NDArray) -> tuple[float, float]:
 
 
 def judge(columns: Columns) -> list[Verdict]:
-    """Ahead of reality: on all stretches, on those of the rival's actions, and compared with the rival's model."""
+    """Ahead of reality: on all segments, on those of the rival's actions, and compared with the rival's model."""
     verdicts = []
     for env in tasks(columns):
         there = where(columns, env=env)
@@ -139,7 +139,7 @@ def judge(columns: Columns) -> list[Verdict]:
 
 
 def by_seed(columns: Columns) -> dict[int, NDArray]:
-    """Of each seed's stretches, how much further the model moves than reality."""
+    """Of each seed's segments, how much further the model moves than reality."""
     return {int(seed): ahead(where(columns, seed=seed)) for seed in np.unique(columns["seed"])}
 
 
@@ -155,14 +155,14 @@ def _sign(claim: str, seeds: Sequence[NDArray]) -> Verdict:
     return Verdict(claim, "seen in pictures", measured, holds)
 
 
-def film(runs: Sequence[Run], path: Path) -> list[Path]:
+def video(runs: Sequence[Run], path: Path) -> list[Path]:
     """For each task, with the first seed: a GIF of reality and both models side by side, and moments of it."""
     written = []
     first_seeds = {env: pair for env, _, pair in reversed(pairs(runs))}
     for env, pair in first_seeds.items():
-        learners = {run.algorithm: trained(run.folder) for run in pair}
+        learners = {run.algorithm: load_trained(run.folder) for run in pair}
         first = next(iter(learners.values()))
-        take = play(first, FILM_STEPS, pair[0].seed)
+        take = play(first, VIDEO_STEPS, pair[0].seed)
         rows = {"real": take.frames}
         for agent, learner in learners.items():
             frames = imagine(learner, take)
@@ -173,7 +173,7 @@ def film(runs: Sequence[Run], path: Path) -> list[Path]:
             learner.close()
         name = f"{path.name}-{env.partition('-')[0]}"
         gif, png = path.with_name(f"{name}.gif"), path.with_name(f"{name}.png")
-        write_film(gif, [np.hstack(frames)[::2, ::2] for frames in zip(*rows.values(), strict=True)])
+        write_video(gif, [np.hstack(frames)[::2, ::2] for frames in zip(*rows.values(), strict=True)])
         with mpl.rc_context(STYLE):
             _moments(rows).savefig(png, dpi=100)
         written += [gif, png]
@@ -203,5 +203,5 @@ FIGURE = DeepFigure(
     draw,
     judge,
     measure,
-    film,
+    video,
 )

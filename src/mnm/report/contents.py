@@ -27,8 +27,8 @@ class FoundFigure:
     verdicts: Sequence[Verdict]
     png: str | None
     """A data URI."""
-    films: Mapping[str, str]
-    """Its further pictures, films among them: data URIs by name."""
+    videos: Mapping[str, str]
+    """Its further pictures, videos among them: data URIs by name."""
     columns: Columns
     problems: Sequence[str]
 
@@ -54,8 +54,8 @@ class Contents:
     runs: Sequence[Run]
     labels: Mapping[Path, str]
     """By a run's folder: its agent, told apart from the same agent with other settings."""
-    films: Mapping[Path, Sequence[str]]
-    """By a run's folder: the films in it, as data URIs."""
+    videos: Mapping[Path, Sequence[str]]
+    """By a run's folder: the videos in it, as data URIs."""
     problems: Sequence[str]
     """What was found and could not be read."""
 
@@ -72,8 +72,8 @@ def read_contents(results: Path, run_folders: Iterable[Path]) -> Contents:
     there = [figure for figure in figures if figure.png or figure.verdicts or figure.problems]
     missing = [name for name in EXACT if name not in {figure.name for figure in there}]
     runs, unreadable = read_runs(run_folders)
-    films, undrawn = read_films(runs)
-    return Contents(there, missing, runs, agent_labels(runs), films, [*problems, *unreadable, *undrawn])
+    videos, undrawn = read_videos(runs)
+    return Contents(there, missing, runs, agent_labels(runs), videos, [*problems, *unreadable, *undrawn])
 
 
 def read_verdicts(path: Path) -> dict[str, list[Verdict]]:
@@ -137,17 +137,17 @@ def read_runs(folders: Iterable[Path]) -> tuple[list[Run], list[str]]:
     return runs, problems
 
 
-def read_films(runs: Sequence[Run]) -> tuple[dict[Path, list[str]], list[str]]:
-    """The films in the runs' folders, as `mnm render RUN --out RUN/film.gif` puts them there; and what is none."""
-    films: dict[Path, list[str]] = {}
+def read_videos(runs: Sequence[Run]) -> tuple[dict[Path, list[str]], list[str]]:
+    """The videos in the runs' folders, as `mnm render RUN --out RUN/video.gif` puts them there; and what is none."""
+    videos: dict[Path, list[str]] = {}
     problems = []
     for run in runs:
-        for film in sorted(run.folder.glob("*.gif")):
+        for video in sorted(run.folder.glob("*.gif")):
             try:
-                films.setdefault(run.folder, []).append(data_uri(film))
+                videos.setdefault(run.folder, []).append(data_uri(video))
             except UNREADABLE as error:
-                problems.append(f"{film}: {error}")
-    return films, problems
+                problems.append(f"{video}: {error}")
+    return videos, problems
 
 
 def check(run: Run) -> None:

@@ -50,10 +50,10 @@ def rendered(contents: Contents, baseline: str | None, flags: Mapping[str, Seque
         contents=contents,
         figures=[drawn(figure) for figure in contents.figures],
         returns=return_plots(contents.runs, contents.labels),
-        films=[
-            (f"{run.env}, {contents.labels[run.folder]}, seed {run.seed}", film)
+        videos=[
+            (f"{run.env}, {contents.labels[run.folder]}, seed {run.seed}", video)
             for run in contents.runs
-            for film in contents.films.get(run.folder, ())
+            for video in contents.videos.get(run.folder, ())
         ],
         baseline=baseline,
         comparisons=compared,

@@ -221,7 +221,7 @@ CURVES = {
     "gridworld_ablation": Curves("method", "iteration"),
     "comparing_objectives": Curves("objective", "iteration", "value", panel="algorithm"),
     "dynamics_transfer": Curves("dynamics", "iteration", panel="task"),
-    "honest_curves": Curves("learner", "real_steps"),
+    "from_real_data": Curves("learner", "real_steps"),
 }
 """The figures that are curves; the others are maps and pictures."""
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mnm.messages import console
-from mnm.sweeps.trials import Record, State
+from mnm.sweeps.trials import State, TrialStatus
 
 COLOURS = {State.RUNNING: "blue", State.FINISHED: "green", State.FAILED: "red", State.STOPPED: "yellow"}
 LIVE_ORDER = (State.RUNNING, State.FAILED, State.WAITING, State.FINISHED, State.STOPPED)
@@ -22,14 +22,14 @@ LIVE_ORDER = (State.RUNNING, State.FAILED, State.WAITING, State.FINISHED, State.
 class Display:
     """On a terminal the table follows the records by itself; elsewhere `changed` prints what is new."""
 
-    def __init__(self, records: list[Record]) -> None:
+    def __init__(self, records: list[TrialStatus]) -> None:
         self._live: Live | None = None
         if sys.stdout.isatty():
             self._live = Live(get_renderable=lambda: live_table(records), refresh_per_second=1, transient=True)
         else:
             print(summary(records), flush=True)
 
-    def changed(self, record: Record) -> None:
+    def changed(self, record: TrialStatus) -> None:
         """A trial's state or step is new."""
         if self._live is None:
             print(line(record), flush=True)
@@ -46,7 +46,7 @@ class Display:
             self._live.stop()
 
 
-def line(record: Record) -> str:
+def line(record: TrialStatus) -> str:
     """One trial in one line."""
     parts = [f"{record.trial.name}: {record.state}"]
     if record.why:
@@ -58,13 +58,13 @@ def line(record: Record) -> str:
     return ", ".join(parts)
 
 
-def summary(records: list[Record]) -> str:
+def summary(records: list[TrialStatus]) -> str:
     """How many trials are in which state."""
     counts = Counter(record.state for record in records)
     return f"{len(records)} runs: " + ", ".join(f"{counts[state]} {state}" for state in State if counts[state])
 
 
-def live_table(records: list[Record]) -> Table:
+def live_table(records: list[TrialStatus]) -> Table:
     """What runs stands first: a terminal may be too low for all."""
     ordered = sorted(records, key=lambda record: LIVE_ORDER.index(record.state))
     table = Table(title=summary(records))
@@ -76,7 +76,7 @@ def live_table(records: list[Record]) -> Table:
     return table
 
 
-def final_table(records: list[Record]) -> Table:
+def final_table(records: list[TrialStatus]) -> Table:
     """All trials in their order; the minutes are those of this sweep."""
     table = Table(title=summary(records))
     table.add_column("run", overflow="fold")
@@ -87,13 +87,13 @@ def final_table(records: list[Record]) -> Table:
     return table
 
 
-def cells(record: Record) -> tuple[Text, Text, str, str]:
+def cells(record: TrialStatus) -> tuple[Text, Text, str, str]:
     """What both tables say of a trial."""
     state = Text(str(record.state), style=COLOURS.get(record.state, ""))
     return Text(record.trial.name), state, f"{record.step}/{record.trial.spec.steps}", number(record.last_return)
 
 
-def print_report(records: list[Record]) -> None:
+def print_report(records: list[TrialStatus]) -> None:
     """The table, then each failure with its reason and the last lines of its log."""
     console().print(final_table(records))
     for record in records:

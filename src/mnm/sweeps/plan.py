@@ -8,6 +8,7 @@ import re
 import shlex
 import sys
 from dataclasses import fields, replace
+from functools import cache
 from typing import Any, NamedTuple
 
 import tyro
@@ -17,7 +18,7 @@ from mnm.agents.base import ConfigError
 from mnm.envs.adapter import make
 from mnm.sweeps.request import Sweep
 from mnm.sweeps.trials import Trial
-from mnm.training.options import Options, check, command_of, preset_of, run_spec
+from mnm.training.options import Options, check, command_of, preset_of, run_spec, with_new_flags
 from mnm.training.runs import read_run, task_name
 from mnm.training.spec import RunError, RunSpec
 
@@ -102,10 +103,11 @@ def tell_left_out(command: Sweep) -> None:
                 print(f"mnm: {agent} has no {missing[0]}: not run with {shown(flags)}", file=sys.stderr)
 
 
+@cache  # what it says of old names, it says once
 def split(override: str) -> tuple[str, ...]:
     """The flags of one override."""
     try:
-        return tuple(shlex.split(override))
+        return tuple(with_new_flags(shlex.split(override)))
     except ValueError as error:
         raise RunError(f"--overrides {override!r}: {error}") from error
 

@@ -33,7 +33,7 @@ class Sweep:
     evaluation_episodes: int = 10
     """Episodes per evaluation."""
     overrides: tuple[str, ...] = ("",)
-    """More flags of mnm train; every string is one more variant: --overrides "" "--value-delay 0". Agents that do not
+    """More flags of mnm train; every string is one more variant: --overrides "" "--value-weight 0". Agents that do not
     have a string's flags are left out of its variant."""
     runs: Path = Path("runs/sweep")
     """Folder of the runs, and beside each run its NAME.log."""

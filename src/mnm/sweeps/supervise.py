@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mnm.sweeps.pools import Pool
-    from mnm.sweeps.trials import Record
+    from mnm.sweeps.trials import TrialStatus
 
 
 MNM = ("-P", "-m", "mnm")
@@ -22,7 +22,7 @@ POLL = 0.2
 """Seconds between two looks at the trials."""
 
 
-def train_all(records: list[Record], pool: Pool) -> int:
+def train_all(records: list[TrialStatus], pool: Pool) -> int:
     """Run them, show how they get on, report; the exit code: 0 all finished, 1 some failed, 128 + a signal."""
     from mnm.sweeps.display import Display, print_report
     from mnm.sweeps.trials import State
@@ -36,13 +36,15 @@ def train_all(records: list[Record], pool: Pool) -> int:
     return int(any(record.state is State.FAILED for record in records))
 
 
-def supervise(records: list[Record], pool: Pool, changed: Callable[[Record], None], signals: list[int]) -> None:
+def supervise(
+    records: list[TrialStatus], pool: Pool, changed: Callable[[TrialStatus], None], signals: list[int]
+) -> None:
     """Start what is not finished, as the pool has room, and follow it until all has ended or a signal has come."""
     from mnm.sweeps.trials import State
     from mnm.training.spec import RunError
 
     waiting = deque(record for record in records if record.state is State.WAITING)
-    started: dict[str, Record] = {}
+    started: dict[str, TrialStatus] = {}
     try:
         while (waiting or started) and not signals:
             while waiting and pool.has_room:

@@ -95,7 +95,7 @@ def why_failed(code: int) -> str:
 
 
 @dataclass
-class Record:
+class TrialStatus:
     """A trial and where it stands, as far as its files and its process tell."""
 
     trial: Trial

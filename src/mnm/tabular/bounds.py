@@ -2,7 +2,7 @@
 
 For every MDP with positive rewards, every policy pi and every model q,
 
-    paper_bound <= sharper_bound <= best_hazard_bound <= averaged_outside_bound <= log_expected_return,
+    paper_bound <= sharper_bound <= best_hazard_bound <= tight_bound <= log_expected_return,
     paper_bound <= learned_discount_bound <= best_hazard_bound.
 
 In symbols: p(s'|s,a) the real dynamics (`mdp.dynamics`), q(s'|s,a) the model, r(s,a) > 0 the reward, E_q the
@@ -228,11 +228,11 @@ def best_hazard(mdp: TabularMDP, policy: Floats, model: Dynamics) -> Floats:
     return np.exp(mdp.log_rewards - np.logaddexp(mdp.log_rewards, log_go_on))
 
 
-# --- averaged outside the logarithm: tight at q ~ p V -------------------------------------------------------
+# --- tight bound the logarithm: tight at q ~ p V -------------------------------------------------------
 
 
-def averaged_outside_values(mdp: TabularMDP, policy: Floats, model: Dynamics) -> Floats:
-    """l(s) = E_pi E_q[ log( r + discount (p/q) exp l(s') ) ], per state; see `averaged_outside_bound`.
+def tight_values(mdp: TabularMDP, policy: Floats, model: Dynamics) -> Floats:
+    """l(s) = E_pi E_q[ log( r + discount (p/q) exp l(s') ) ], per state; see `tight_bound`.
 
     Rewards may be 0 here: l is -inf only where the model can lead to a place with nothing more to gain.
     """
@@ -281,14 +281,14 @@ def _without_gain(policy: Floats, model: Dynamics, rewards: Floats, ratios: Floa
     return can_reach(steps, impossible | ~can_gain)
 
 
-def averaged_outside_bound(mdp: TabularMDP, policy: Floats, model: Dynamics) -> float:
+def tight_bound(mdp: TabularMDP, policy: Floats, model: Dynamics) -> float:
     """E[l(s_0)] with l(s,a) = E_{s'~q} log( r + discount (p/q)(s'|s,a) exp l(s') ), l(s) = E_pi l(s,a).
 
     Averaging outside the logarithm is sharper than any hazard and needs none. The best model is q ~ p V with V
     the policy's own value function, and then l = log Q: for a deterministic policy and start state the bound
     equals log_expected_return. Rewards of 0 are allowed.
     """
-    return average(mdp.start, averaged_outside_values(mdp, policy, model))
+    return average(mdp.start, tight_values(mdp, policy, model))
 
 
 def tight_model(mdp: TabularMDP, values: Floats) -> Dynamics:
@@ -456,7 +456,7 @@ LADDER = {
     "sharper bound": sharper_bound,
     "learned discount": learned_discount_bound,
     "best hazard": best_hazard_bound,
-    "averaged outside": averaged_outside_bound,
+    "tight bound": tight_bound,
 }
 """The lower bounds by name, from the loosest up."""
 
@@ -488,7 +488,7 @@ def _warn_of_missing_support(mdp: TabularMDP, policy: Floats, model: Dynamics) -
         f"the bound is -inf: after {at(state, action)} the model moves to state "
         f"{model.successors[state, action, slot]} with probability {model.probs[state, action, slot]:.3g}, "
         "which the real dynamics never do; restrict the model to the real successors, or use "
-        "best_hazard_bound or averaged_outside_bound, which stay finite",
+        "best_hazard_bound or tight_bound, which stay finite",
         ModelSupportWarning,
         stacklevel=4,
     )

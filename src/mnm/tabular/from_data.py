@@ -91,7 +91,7 @@ class HonestRuns:
     """[learners, seeds, S, A, K] the learned classifier."""
 
 
-def learn_honestly(
+def learn_from_data(
     mdp: TabularMDP,
     learners: list[Learner],
     seeds: list[int],

@@ -22,12 +22,12 @@ import numpy as np
 
 from mnm.tabular.bounds import (
     augmented_rewards,
-    averaged_outside_values,
     expected_log_ratio,
     exponentially_tilted,
     log_mean_exp,
     penalised_values,
     tight_model,
+    tight_values,
     tilted_by_exponents,
     transition_augmented_rewards,
 )
@@ -143,14 +143,14 @@ def joint_iteration_tight(mdp: TabularMDP, tolerance: float = 1e-10) -> list[Joi
     with a deterministic start the bound is the log expected return. Rewards may be 0.
     """
     policy, model = uniform_policy(mdp), mdp.dynamics
-    steps = [JointStep(policy, model, averaged_outside_values(mdp, policy, model))]
+    steps = [JointStep(policy, model, tight_values(mdp, policy, model))]
     while len(steps) < MAX_ITERATIONS:
         values = steps[-1].values
         with np.errstate(divide="ignore"):
             totals = mdp.expected_rewards + mdp.discount * mdp.dynamics.expect(np.exp(values))
             policy = improved_policy(policy, np.log(totals))
         model = exponentially_tilted(mdp.dynamics, values)
-        steps.append(JointStep(policy, model, averaged_outside_values(mdp, policy, model)))
+        steps.append(JointStep(policy, model, tight_values(mdp, policy, model)))
         if _largest_gain(values, steps[-1].values) <= tolerance:
             return steps
     raise ConvergenceError(f"the tight iteration did not settle within {MAX_ITERATIONS} iterations")

@@ -52,7 +52,7 @@ class Report:
         for name, step in (("mnm", self.mnm), ("tight", self.tight)):
             if step is None:
                 continue
-            rungs = tuple(LADDER) if self.mnm else ("averaged outside",)
+            rungs = tuple(LADDER) if self.mnm else ("tight bound",)
             ladders[name] = ladder(mdp, step.policy, step.model, rungs)
         return ladders
 

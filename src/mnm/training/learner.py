@@ -111,19 +111,19 @@ class Learner:
         *,
         evaluate_every: int = 1_000,
         evaluation_episodes: int = 5,
-        on_row: Callable[[int, int, Row], None] | None = None,
+        on_eval: Callable[[int, int, Row], None] | None = None,
         on_progress: Callable[[Progress], None] | None = None,
-        on_pause: Callable[[], bool] | None = None,
+        should_stop: Callable[[], bool] | None = None,
     ) -> Learner:
         """Take `steps` more real steps with every seed.
 
         Every `evaluate_every` steps, and at the end, the deterministic policy is evaluated on episodes of its own, and
-        on_row(seed, step, row) gets what was measured. Without callbacks, a terminal shows both. on_pause is asked
+        on_eval(seed, step, row) gets what was measured. Without callbacks, a terminal shows both. should_stop is asked
         after every step and every chunk of the model's warm-up, where a snapshot can be taken; True ends the work.
         """
         if steps < 0:
             raise ValueError(f"steps is {steps}, but must be 0 or more")
-        if on_row is None and on_progress is None and sys.stderr.isatty():
+        if on_eval is None and on_progress is None and sys.stderr.isatty():
             from mnm.training.progress import Display
 
             with Display() as display:
@@ -131,9 +131,9 @@ class Learner:
                     steps,
                     evaluate_every=evaluate_every,
                     evaluation_episodes=evaluation_episodes,
-                    on_row=display.row,
+                    on_eval=display.row,
                     on_progress=display.progress,
-                    on_pause=on_pause,
+                    should_stop=should_stop,
                 )
         end = self.steps + steps
         began, updates_began, seconds_before = time.monotonic(), self.updates, self.seconds
@@ -155,8 +155,8 @@ class Learner:
             due = self.steps % evaluate_every == 0 or self.steps == end
             if due and not self.warming_up:
                 pace = (self.updates - updates_began) / max(elapsed, 1e-9)
-                self._report(evaluation_episodes, {"seconds": self.seconds, "updates_per_s": pace}, on_row)
-            if on_pause is not None and on_pause():
+                self._report(evaluation_episodes, {"seconds": self.seconds, "updates_per_s": pace}, on_eval)
+            if should_stop is not None and should_stop():
                 break
         return self
 
@@ -303,7 +303,7 @@ class Learner:
         """One real step of every seed, and the updates that it earns."""
         config = self.config
         assert self._observations is not None
-        if self.steps < config.random_steps:
+        if self.steps < config.learning_starts:
             actions = np.stack([g.uniform(-1, 1, self.dims[1]).astype(np.float32) for g in self._random])
         else:
             if self._actions is None:
@@ -335,7 +335,7 @@ class Learner:
         transitions, current = (
             (transitions, self._observations) if self.many else _first((transitions, self._observations))
         )
-        if self.steps <= config.random_steps:
+        if self.steps <= config.learning_starts:
             self.state, self.replay = store(
                 self.algorithm, config, self.state, self.replay, transitions, many=self.many
             )
@@ -361,7 +361,7 @@ class Learner:
         would hardly see anything else, and learn to crawl.
         """
         limit = self.config.random_episode_steps
-        return limit is not None and self.steps < self.config.random_steps and len(self._taken[index]) >= limit
+        return limit is not None and self.steps < self.config.learning_starts and len(self._taken[index]) >= limit
 
     def _choose_actions(self) -> None:
         current = self._observations if self.many else _first(self._observations)
@@ -376,12 +376,12 @@ class Learner:
     def _phase(self) -> str:
         if self.warming_up:
             return "model warm-up"
-        return "random steps" if self.steps < self.config.random_steps else "learning"
+        return "random steps" if self.steps < self.config.learning_starts else "learning"
 
     @property
     def warming_up(self) -> bool:
         """Whether the random steps are over, and the model is still being trained alone."""
-        return self.steps >= self.config.random_steps and self.updates < self._warmup_updates
+        return self.steps >= self.config.learning_starts and self.updates < self._warmup_updates
 
     def _warm_up(self) -> None:
         assert self.algorithm.warm_up is not None
@@ -410,7 +410,7 @@ class Learner:
                 f" and {self.algorithm.name} takes its logarithm: set reward_offset above 0"
             )
 
-    def _report(self, evaluation_episodes: int, speed: Row, on_row: Callable[[int, int, Row], None] | None) -> None:
+    def _report(self, evaluation_episodes: int, speed: Row, on_eval: Callable[[int, int, Row], None] | None) -> None:
         """Evaluate every seed, diagnose it, and hand over the row."""
         losses = {name: np.asarray(value).reshape(-1) for name, value in self._losses.items()}
         means = []
@@ -427,8 +427,8 @@ class Learner:
                 limit = self._evaluation.time_limit
                 row |= diagnose(self.algorithm, self.config, self.agent(index), played, limit, seed)
             row |= {name: float(values[index]) for name, values in losses.items()} | dict(speed)
-            if on_row is not None:
-                on_row(seed, self.steps, row)
+            if on_eval is not None:
+                on_eval(seed, self.steps, row)
         self._last_evaluation = float(np.mean(means))
 
     def _say(self, on_progress: Callable[[Progress], None] | None, phase: str, done: int, total: int) -> None:

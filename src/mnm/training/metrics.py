@@ -116,7 +116,7 @@ def read_metrics(path: Path) -> dict[str, list[float]]:
             try:
                 table[name].append(float(cell) if cell else math.nan)
             except ValueError:
-                raise ValueError(f"{path}: row {number}, column {name!r}: {cell!r} is no number") from None
+                raise ValueError(f"{path}: row {number}, column {name!r}: {cell!r} is not a number") from None
     return table
 
 

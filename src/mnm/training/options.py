@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field, make_dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,7 +15,7 @@ from mnm.agents.algorithm import Algorithm
 from mnm.agents.base import AgentConfig
 from mnm.agents.scales import preset
 from mnm.training.saving import config_as_json
-from mnm.training.spec import RunError, RunSpec
+from mnm.training.spec import RENAMED, RunError, RunSpec
 
 SCALES = ("paper", "cpu", "quick")
 
@@ -75,6 +77,19 @@ def run_spec(algorithm: Algorithm, options: Options, name: str, config: AgentCon
         settings=config_as_json(config),
         **{each: getattr(options, each) for each in own},
     )
+
+
+def with_new_flags(arguments: Sequence[str]) -> list[str]:
+    """The arguments, old names of settings replaced; a line for each says so."""
+    flags = {f"--{old.replace('_', '-')}": f"--{new.replace('_', '-')}" for old, new in RENAMED.items()}
+    found = []
+    for argument in arguments:
+        flag, equals, value = argument.partition("=")
+        new = flags.get(flag.replace("_", "-")) if flag.startswith("--") else None
+        if new is not None:
+            print(f"mnm: {flag} is now {new}; the old name goes with version 0.3", file=sys.stderr)
+        found.append(argument if new is None else f"{new}{equals}{value}")
+    return found
 
 
 def preset_of(arguments: list[str]) -> tuple[str, str]:

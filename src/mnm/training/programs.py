@@ -49,12 +49,19 @@ def act(
 
 @partial(jax.jit, static_argnums=(0, 1, 5), static_argnames="many", donate_argnums=2)
 def update_many(
-    update: Update, config: AgentConfig, state: State, replay: Replay, number: Array | int, count: int, *, many: bool
+    update: Update,
+    config: AgentConfig,
+    state: State,
+    replay: Replay,
+    update_step: Array | int,
+    count: int,
+    *,
+    many: bool,
 ) -> tuple[State, Metrics]:
     """`count` updates (an algorithm's `update` or `warm_up`) in one program, sampling inside; metrics are averages."""
 
     def one(state: State, replay: Replay) -> tuple[State, Metrics]:
-        return _scan(update, config, state, replay, number, count)
+        return _scan(update, config, state, replay, update_step, count)
 
     return (jax.vmap(one) if many else one)(state, replay)
 
@@ -67,7 +74,7 @@ def train_step(
     replay: Replay,
     transition: Transitions,
     observation: Float[Array, "*seeds obs"],
-    number: Array | int,
+    update_step: Array | int,
     count: int,
     *,
     many: bool,
@@ -78,7 +85,7 @@ def train_step(
         state: State, replay: Replay, transition: Transitions, observation: Array
     ) -> tuple[State, Replay, Array, Metrics]:
         state, replay = algorithm.observe(config, state, transition), _add(replay, transition)
-        state, metrics = _scan(algorithm.update, config, state, replay, number, count)
+        state, metrics = _scan(algorithm.update, config, state, replay, update_step, count)
         state, action = _act(state, observation)
         return state, replay, action, metrics
 
@@ -96,10 +103,10 @@ def _act(state: State, observation: Float[Array, " obs"]) -> tuple[State, Float[
 
 
 def _scan(
-    update: Update, config: AgentConfig, state: State, replay: Replay, number: Array | int, count: int
+    update: Update, config: AgentConfig, state: State, replay: Replay, update_step: Array | int, count: int
 ) -> tuple[State, Metrics]:
-    def step(state: State, number: Array) -> tuple[State, Metrics]:
-        return update(config, state, replay, number)
+    def step(state: State, update_step: Array) -> tuple[State, Metrics]:
+        return update(config, state, replay, update_step)
 
-    state, metrics = jax.lax.scan(step, state, number + jnp.arange(count))
+    state, metrics = jax.lax.scan(step, state, update_step + jnp.arange(count))
     return state, jax.tree.map(jnp.mean, metrics)

@@ -20,7 +20,7 @@ from typing import Any
 
 from mnm.training.metrics import FILE as METRICS
 from mnm.training.metrics import read_metrics
-from mnm.training.spec import KINDS, RunError, RunSpec, check_entries
+from mnm.training.spec import KINDS, RunError, RunSpec, check_entries, with_new_names
 
 CONFIG = "config.json"
 AGENT = "agent.npz"
@@ -83,12 +83,14 @@ def read_run(folder: Path) -> Run:
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise RunError(f"{folder} is no run: it has no {CONFIG}") from None
+        raise RunError(f"{folder} is not a run: it has no {CONFIG}") from None
     except (OSError, ValueError) as error:
         raise RunError(f"{path} cannot be read: {error}") from error
     if not isinstance(config, dict):
-        raise RunError(f"{path} is no run's configuration: it holds no settings")
+        raise RunError(f"{path} is not a run's configuration: it holds no settings")
     check_entries(path, config, NEEDED)
+    if isinstance(config.get("settings"), dict):
+        config["settings"] = with_new_names(config["settings"])
     return Run(folder, config)
 
 
@@ -97,7 +99,7 @@ def find_runs(paths: Iterable[Path]) -> list[Run]:
     found: dict[Path, Run] = {}
     for path in paths:
         if not path.is_dir():
-            raise RunError(f"{path} is no folder")
+            raise RunError(f"{path} is not a folder")
         folders = [path] if (path / CONFIG).exists() else sorted(file.parent for file in path.rglob(CONFIG))
         if not folders:
             raise RunError(f"{path} holds no runs: no {CONFIG} in it")
@@ -122,7 +124,7 @@ def checked_folder(runs: Path, name: str, overwrite: bool) -> Path:
         state = "is unfinished" if unfinished else "exists"
         raise RunError(f"{folder} {state}: {remedy}choose another --name or --runs, or delete it with --overwrite")
     if folder.exists() and not (folder / CONFIG).exists():
-        raise RunError(f"{folder} is no run (it has no {CONFIG}): --overwrite does not delete it")
+        raise RunError(f"{folder} is not a run (it has no {CONFIG}): --overwrite does not delete it")
     return folder
 
 

@@ -22,6 +22,7 @@ from mnm.agents.base import AgentConfig, ConfigError
 from mnm.messages import UserError
 from mnm.replay import Replay
 from mnm.training.learner import Learner
+from mnm.training.spec import with_new_names
 
 FORMAT = 2
 HEADER = "header"
@@ -71,7 +72,9 @@ def load(
     except ConfigError as error:
         raise SavedAgentError(f"{path}: {error}") from error
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise SavedAgentError(f"{path}: no saved agent, or a damaged one: {type(error).__name__}: {error}") from error
+        raise SavedAgentError(
+            f"{path}: not a saved agent, or a damaged one: {type(error).__name__}: {error}"
+        ) from error
     learner = Learner(algorithm, config, header["task"] if task is None else task, (seed,))
     if list(learner.dims) != header["dims"]:
         raise SavedAgentError(
@@ -92,9 +95,9 @@ def config_as_json(config: AgentConfig) -> dict[str, Any]:
 
 
 def config_from_json(algorithm: Algorithm, settings: Mapping[str, Any]) -> AgentConfig:
-    """The settings back."""
+    """The settings back, also those of version 0.1."""
     kind: Any = type(algorithm.presets["cpu"])
-    config: AgentConfig = kind(**settings)
+    config: AgentConfig = kind(**with_new_names(settings))
     return config
 
 

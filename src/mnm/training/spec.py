@@ -9,6 +9,21 @@ from typing import Any
 
 from mnm.messages import UserError
 
+RENAMED = {
+    "random_steps": "learning_starts",
+    "members": "ensemble_size",
+    "outcome_hidden": "head_hidden",
+    "slow_model_rate": "model_target_rate",
+    "model_buffer": "model_buffer_capacity",
+    "value_delay": "value_term_start",
+}
+"""Settings that version 0.1 called otherwise. Up to version 0.3 the old names do; who types one is warned."""
+
+
+def with_new_names(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by the names that they have now."""
+    return {RENAMED.get(name, name): value for name, value in settings.items()}
+
 
 class RunError(UserError):
     """A run that cannot be had or read as asked for; the message is one line."""
@@ -49,7 +64,7 @@ class RunSpec:
         entries = {name: config[name] for name in KINDS}
         seeds = entries["seeds_together"]
         if not all(isinstance(seed, int) for seed in seeds):
-            raise RunError(f"{path}: seeds_together is {seeds!r}, which is no list of whole numbers")
+            raise RunError(f"{path}: seeds_together is {seeds!r}, which is not a list of whole numbers")
         if entries["seed"] not in seeds:
             raise RunError(f"{path}: seeds_together is {seeds}, without the run's own seed {entries['seed']}")
         return cls(**entries | {"seeds_together": tuple(seeds)})
@@ -83,6 +98,6 @@ def check_entries(path: Path, config: Mapping[str, Any], kinds: Mapping[str, typ
     """Refuse a configuration that lacks an entry, or has one of another kind."""
     for name, kind in kinds.items():
         if name not in config:
-            raise RunError(f"{path} is no run's configuration: it has no {name!r}")
+            raise RunError(f"{path} is not a run's configuration: it has no {name!r}")
         if not isinstance(config[name], kind) or isinstance(config[name], bool) != (kind is bool):
-            raise RunError(f"{path}: {name} is {config[name]!r}, which is no {kind.__name__}")
+            raise RunError(f"{path}: {name} is {config[name]!r}, which is not a {kind.__name__}")

@@ -15,7 +15,10 @@ from mnm.training.learner import Row
 LOSSES = {
     "critic_loss": ("the critics", "a smaller --learning-rate, or rewards of smaller size"),
     "actor_loss": ("the policy", "a smaller --learning-rate, or rewards of smaller size"),
-    "model_loss": ("the dynamics model", "a smaller --learning-rate, or a longer --value-delay for adversarial models"),
+    "model_loss": (
+        "the dynamics model",
+        "a smaller --learning-rate, or a later --value-term-start for adversarial ones",
+    ),
     "reward_loss": ("the reward network", "a smaller --learning-rate"),
     "continue_loss": ("the continuation network", "a smaller --learning-rate"),
     "classifier_loss": ("the classifier", "more --input-noise, or a smaller --learning-rate"),
@@ -30,7 +33,7 @@ class DivergedError(ArithmeticError):
     """Numbers that are no numbers any more."""
 
 
-class Watch:
+class DivergenceMonitor:
     """Looks at every row of one run; says each thing once, and again only after it had passed."""
 
     def __init__(self) -> None:
@@ -50,8 +53,9 @@ class Watch:
         error, constant = row.get("model_error_1"), row.get("constant_error_1")
         if error is not None and constant is not None and not error <= constant:
             found["model"] = (
-                f"the dynamics model: its error on held-out transitions ({error:.3g}) exceeds that of always moving by"
-                f" the mean change ({constant:.3g}): try more --warmup-updates, a longer --value-delay, or more data"
+                f"the dynamics model: its error on held-out transitions ({error:.3g}) exceeds that of always"
+                f" moving by the mean change ({constant:.3g}): try more --warmup-updates, more data, or a later"
+                " --value-term-start"
             )
         self._perfect = self._perfect + 1 if row.get("classifier_accuracy", 0.0) >= PERFECT else 0
         if self._perfect >= PERFECT_ROWS:

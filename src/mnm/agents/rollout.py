@@ -9,7 +9,7 @@ from mnm.agents.world_model import World
 
 
 @jax.jit
-def imagined(
+def mean_rollout(
     world: World, starts: Float[Array, "rows obs"], actions: Float[Array, "steps rows act"]
 ) -> Float[Array, "steps rows obs"]:
     """The target network's next observations, step after step on its own: the mean over its members' means."""

@@ -24,16 +24,16 @@ from mnm.training.checkpoints import (
 )
 from mnm.training.learner import Learner, Row
 from mnm.training.metrics import MetricsWriter, silent_event_threads
+from mnm.training.monitor import DivergedError, DivergenceMonitor, check_losses, check_numbers
 from mnm.training.progress import Display
 from mnm.training.runs import AGENT, CONFIG, Run, read_run
 from mnm.training.saving import config_from_json, load
 from mnm.training.spec import RunError, RunSpec
-from mnm.training.watch import DivergedError, Watch, check_losses, check_numbers
 
 FAILED = 1
 
 
-def go_on(folder: Path) -> int:
+def resume_run(folder: Path) -> int:
     """Go on with a run from its last checkpoint, or from its beginning if it was stopped before the first.
 
     Seeds that were trained together go on together.
@@ -46,7 +46,7 @@ def go_on(folder: Path) -> int:
     folders = [one.folder for one in _together(run)]
     learner = from_checkpoint(run) if has_checkpoints(folders) else _learner(run)
     print(f"{folder}: going on from step {learner.steps} of {spec.steps}", flush=True)
-    return work(learner, folders, spec)
+    return run_training(learner, folders, spec)
 
 
 def from_checkpoint(run: Run) -> Learner:
@@ -61,28 +61,28 @@ def from_checkpoint(run: Run) -> Learner:
     return learner
 
 
-def trained(folder: Path) -> Learner:
+def load_trained(folder: Path) -> Learner:
     """The agent of the run in a folder: the saved one, or the last checkpoint's."""
     run = read_run(folder)
     return load(folder / AGENT, run.env) if (folder / AGENT).exists() else from_checkpoint(run)
 
 
-def work(learner: Learner, folders: Sequence[Path], spec: RunSpec) -> int:
+def run_training(learner: Learner, folders: Sequence[Path], spec: RunSpec) -> int:
     """Learn up to the run's last step; the exit code: 0, 1 failed, 128 and more when a signal stopped it."""
     writers = [MetricsWriter(folder, after=learner.steps) for folder in folders]
-    watches = [Watch() for _ in folders]
+    monitors = [DivergenceMonitor() for _ in folders]
     places = {seed: index for index, seed in enumerate(learner.seeds)}
     send = _weights_and_biases(folders, spec) if spec.wandb else None
     saved_at = time.monotonic()
     saved_step = learner.steps
 
-    def on_row(seed: int, step: int, row: Row) -> None:
+    def on_eval(seed: int, step: int, row: Row) -> None:
         index = places[seed]
         writers[index].write(step, row)
         writers[index].write_returns(step, learner.evaluated[index])
         display.row(seed, step, row)
         check_losses(row)
-        for warning in watches[index].warnings(row):
+        for warning in monitors[index].warnings(row):
             print(f"mnm: seed {seed}, step {step}: {warning}", file=sys.stderr, flush=True)
         if send is not None:
             send(index, step, row)
@@ -98,7 +98,7 @@ def work(learner: Learner, folders: Sequence[Path], spec: RunSpec) -> int:
         for index, folder in enumerate(folders):
             learner.save(folder / AGENT, index)
 
-    def on_pause() -> bool:
+    def should_stop() -> bool:
         if stopped or time.monotonic() - saved_at >= 60 * spec.checkpoint_minutes:
             save()
         return bool(stopped)
@@ -109,9 +109,9 @@ def work(learner: Learner, folders: Sequence[Path], spec: RunSpec) -> int:
                 spec.steps - learner.steps,
                 evaluate_every=spec.evaluate_every,
                 evaluation_episodes=spec.evaluation_episodes,
-                on_row=on_row,
+                on_eval=on_eval,
                 on_progress=display.progress,
-                on_pause=on_pause,
+                should_stop=should_stop,
             )
             if learner.steps >= spec.steps and not learner.warming_up:  # a signal that comes too late stops nothing
                 stopped.clear()

@@ -61,6 +61,6 @@ POSES: dict[str, Pose] = {
 """By the environment's class."""
 
 
-def pose_of(env: gym.Env) -> Pose | None:
+def state_setter(env: gym.Env) -> Pose | None:
     """How to show a state of this environment; None if nobody has said how."""
     return POSES.get(type(env.unwrapped).__name__)

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from mnm.analysis.statistics import is_significant, permutation_p_value, spread
 from mnm.figures.base import Columns, PaperFigure, Verdict, by_seed, draw_learning, stacked, where
-from mnm.tabular.from_data import LEARNERS, learn_honestly
+from mnm.tabular.from_data import LEARNERS, learn_from_data
 from mnm.tabular.paper_tasks import stochastic_gridworld
 from mnm.tabular.solvers import optimal_return
 
@@ -20,7 +20,7 @@ SEEN = 50
 def run() -> Columns:
     """learner, seed, real steps, return; and, repeated, the optimum and the classifier's mean error."""
     mdp = stochastic_gridworld().mdp
-    runs = learn_honestly(mdp, list(LEARNERS.values()), list(SEEDS))
+    runs = learn_from_data(mdp, list(LEARNERS.values()), list(SEEDS))
     optimal = optimal_return(mdp)
     return stacked(
         *(
@@ -90,4 +90,4 @@ def judge(columns: Columns) -> list[Verdict]:
     ]
 
 
-FIGURE = PaperFigure("honest_curves", "Honest curves: everything learned from real steps", run, draw, judge)
+FIGURE = PaperFigure("from_real_data", "Honest curves: everything learned from real steps", run, draw, judge)

@@ -7,13 +7,13 @@ import pytest
 
 from mnm.agents.actor_critic import ActorCriticConfig
 from mnm.agents.sac import init
-from mnm.training.watch import DivergedError, Watch, check_losses, check_numbers
+from mnm.training.monitor import DivergedError, DivergenceMonitor, check_losses, check_numbers
 
 GOOD = {"critic_loss": 1.0, "model_error_1": 0.1, "constant_error_1": 1.0, "classifier_accuracy": 0.6}
 
 
 def said(rows):
-    watch = Watch()
+    watch = DivergenceMonitor()
     return [watch.warnings(row) for row in rows]
 
 

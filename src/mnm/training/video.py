@@ -1,4 +1,4 @@
-"""Films: a policy in the real task, and what a model imagines from the same start with the same actions."""
+"""Videos: a policy in the real task, and what a model imagines from the same start with the same actions."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mnm.agents.imagined import imagined
+from mnm.agents.rollout import mean_rollout
 from mnm.envs.adapter import Environment, episode_seed, make_env, picture
-from mnm.envs.posing import pose_of
+from mnm.envs.set_state import state_setter
 from mnm.training.learner import Learner, mode
 
 Frames = list[NDArray[np.uint8]]
@@ -51,13 +51,13 @@ def imagine(learner: Learner, take: Take) -> Frames:
     Nothing if it has none, or if the task cannot be drawn from an observation.
     """
     env = _drawing(learner)
-    pose = pose_of(env)
+    pose = state_setter(env)
     frames: Frames = []
     if pose is not None and learner.algorithm.has_model:
         world = learner.world(0)
         Environment(env).reset(take.start)
         frames.append(picture(env))
-        for (after,) in np.asarray(imagined(world, take.first[None], take.actions[:, None]), np.float64):
+        for (after,) in np.asarray(mean_rollout(world, take.first[None], take.actions[:, None]), np.float64):
             if not np.isfinite(after).all():
                 break
             pose(env.unwrapped, after)
@@ -66,7 +66,7 @@ def imagine(learner: Learner, take: Take) -> Frames:
     return frames
 
 
-def write_film(path: Path, frames: Frames) -> None:
+def write_video(path: Path, frames: Frames) -> None:
     """A .gif, or an .mp4."""
     import imageio.v3 as iio
 
