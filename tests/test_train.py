@@ -226,15 +226,6 @@ def test_old_names_of_settings_work_for_one_version_with_a_warning(tmp_path, cap
 
 
 def test_a_run_of_version_0_1_is_read_by_the_new_names(tmp_path):
-    (tmp_path / "config.json").write_text(
-        json.dumps(
-            {
-                "algorithm": "mbpo",
-                "env": "Pendulum-v1",
-                "seed": 0,
-                "steps": 100,
-                "settings": {"members": 7, "hidden": [8]},
-            }
-        )
-    )
+    config = {"algorithm": "mbpo", "env": "Pendulum-v1", "seed": 0, "steps": 100, "scale": "cpu"}
+    (tmp_path / "config.json").write_text(json.dumps(config | {"settings": {"members": 7, "hidden": [8]}}))
     assert read_run(tmp_path).config["settings"] == {"ensemble_size": 7, "hidden": [8]}
