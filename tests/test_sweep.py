@@ -22,7 +22,7 @@ from mnm.sweeps.plan import label, plan
 from mnm.sweeps.pools import cores
 from mnm.sweeps.request import Sweep
 from mnm.sweeps.supervise import MNM
-from mnm.sweeps.trials import ONE_THREAD, State, Trial, TrialStatus, why_failed
+from mnm.sweeps.trials import ONE_THREAD, Trial, TrialState, TrialStatus, why_failed
 from mnm.training.runs import find_runs, read_run, write_spec
 from mnm.training.saving import config_as_json
 from mnm.training.spec import RunError, RunSpec
@@ -435,11 +435,11 @@ def test_the_live_table_shows_state_step_return_and_time_left(tmp_path):
     record = TrialStatus(Trial(folder, spec_of(steps=400)))
     record.expect_start()
     record.look()
-    assert record.state is State.WAITING
+    assert record.state is TrialState.WAITING
     (folder / "config.json").write_text('{"algorithm": "sac", "env": "E-v0", "seed": 0, "steps": 400, "scale": "cpu"}')
     record.trial.log.write_text("$ mnm resume\n")
     record.look()
-    assert (record.state, record.seconds_left) == (State.RUNNING, None)
+    assert (record.state, record.seconds_left) == (TrialState.RUNNING, None)
     record.began -= 100
     rows(50, 100)
     record.look()

@@ -55,19 +55,19 @@ def diagnose(
     """All diagnostics that the agent allows, by name."""
     generator = np.random.default_rng(seed)
     starts = np.stack([episode.observations[0] for episode in episodes])
-    found = value_diagnostics(algorithm, config, state.actor_critic, episodes)
+    metrics = value_diagnostics(algorithm, config, state.actor_critic, episodes)
     if not algorithm.has_model:
-        return found
+        return metrics
     state = cast(ModelState, state)
     key, rows = jax.random.key(seed), held_out(episodes, generator)
-    found |= _floats(model_errors(state.world, rows, windows(episodes, generator), key))
+    metrics |= _floats(model_errors(state.world, rows, windows(episodes, generator), key))
     classifier = cast(ClassifierState, state).classifier if algorithm.has_classifier else None
     if classifier is not None:
-        found |= _floats(classifier_diagnostics(config, state.world, classifier, rows, key))
+        metrics |= _floats(classifier_diagnostics(config, state.world, classifier, rows, key))
     offset = algorithm.reward_offset(config)
     with_bound = classifier is not None and float(state.world.statistics.rewards.lowest[0]) + offset > 0
     parts = (state.actor_critic, state.world, classifier)
-    return found | _floats(
+    return metrics | _floats(
         imagined_returns(config, with_bound, offset, *parts, starts, min(time_limit, BOUND_HORIZON), key)
     )
 
@@ -95,10 +95,10 @@ def value_diagnostics(
         weights = config.discount ** np.arange(len(episode.rewards))
         rest = after_end if episode.terminated else end_value
         obtained.append(weights @ (episode.rewards + offset) + config.discount ** len(episode.rewards) * rest)
-    found = {"q_at_start": float(start_values.mean()), "discounted_return": float(np.mean(obtained))}
-    if found["discounted_return"] > 0 and (algorithm.log_returns or algorithm.has_classifier):
-        found["log_return"] = float(np.log(found["discounted_return"]))
-    return found
+    metrics = {"q_at_start": float(start_values.mean()), "discounted_return": float(np.mean(obtained))}
+    if metrics["discounted_return"] > 0 and (algorithm.log_returns or algorithm.has_classifier):
+        metrics["log_return"] = float(np.log(metrics["discounted_return"]))
+    return metrics
 
 
 @jax.jit
@@ -152,16 +152,16 @@ def model_errors(
     def error(predicted: Array, real: Array) -> Array:
         return jnp.square((predicted - real) / scale).mean()
 
-    found = {
+    metrics = {
         "model_error_1": error(step(rows.observations, rows.actions), rows.next_observations),
         "constant_error_1": error(rows.observations + drift, rows.next_observations),
     }
     if segments is not None:
         observations, actions = segments
         predicted, _ = jax.lax.scan(lambda s, a: (step(s, a), None), observations[0], actions)
-        found["model_error_10"] = error(predicted, observations[-1])
-        found["constant_error_10"] = error(observations[0] + WINDOW * drift, observations[-1])
-    return found
+        metrics["model_error_10"] = error(predicted, observations[-1])
+        metrics["constant_error_10"] = error(observations[0] + WINDOW * drift, observations[-1])
+    return metrics
 
 
 @partial(jax.jit, static_argnums=0)
@@ -234,11 +234,11 @@ def imagined_returns(
 
     nothing = jnp.zeros(len(starts))
     carry = jax.lax.fori_loop(0, time_limit, step, (starts, nothing + 1.0, nothing, nothing))
-    found = {"model_return": carry[2].mean()}
+    metrics = {"model_return": carry[2].mean()}
     if with_bound:
         _, _, _, bound = jax.lax.fori_loop(time_limit, BOUND_HORIZON, step, carry)
-        found["bound"] = bound.mean()
-    return found
+        metrics["bound"] = bound.mean()
+    return metrics
 
 
 def _floats(values: dict[str, Array]) -> dict[str, float]:

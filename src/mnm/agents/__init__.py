@@ -27,15 +27,15 @@ def find_algorithm(name: str) -> Algorithm:
             " as module:variable"
         )
     try:
-        found = getattr(import_module(module), variable, None)
+        imported = getattr(import_module(module), variable, None)
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"agent {name}: {error}; its module must be in the folder where the command is started, or on PYTHONPATH"
         ) from error
     except Exception as error:  # whatever the user's file does
         raise ConfigError(f"agent {name}: importing {module} failed with {type(error).__name__}: {error}") from error
-    if not isinstance(found, Algorithm):
+    if not isinstance(imported, Algorithm):
         raise ConfigError(f"agent {name}: the module {module} has no mnm.agents.Algorithm named {variable!r}")
-    if "cpu" not in found.presets:
+    if "cpu" not in imported.presets:
         raise ConfigError(f"agent {name}: its presets have no 'cpu', the scale that a run has by default")
-    return replace(found, name=name)
+    return replace(imported, name=name)

@@ -14,18 +14,16 @@ import jax
 import jax.numpy as jnp
 import optax
 import tyro
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from mnm.agents import actor_critic as parts
 from mnm.agents.actor_critic import Actor, ActorCritic, ActorCriticConfig, adam_step, init_actor_critic
 from mnm.agents.base import Count, CountOrZero, Layers, Metrics, NonNegative, Positive, Rate, Share
+from mnm.envs.terminations import Termination
 from mnm.losses.model import gaussian_nll
 from mnm.networks import MLP, Activation, GaussianDynamics, Network, moved_target
 from mnm.normalizer import Normalizer
 from mnm.replay import Replay, Transitions
-
-Termination = Callable[[Array, Array, Array], Bool[Array, " batch"]]
-"""(observations, actions, next observations) -> whether the episode ended there, in JAX."""
 
 PRIOR_ROWS = 3_000
 """Up to so many real transitions the weight decay is whole; then it falls as 1/n, as a prior's weight beside data."""

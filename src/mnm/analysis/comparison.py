@@ -125,14 +125,14 @@ def label_agents(runs: Sequence[Run]) -> dict[str, list[Run]]:
     groups: dict[str, list[Run]] = {}
     for algorithm in sorted({run.algorithm for run in runs}):
         same = [run for run in runs if run.algorithm == algorithm]
-        shown = differences(same)
-        if "scale" in shown:
+        differing = differences(same)
+        if "scale" in differing:
             scales = [[run for run in same if run.config["scale"] == scale] for scale in _once(same, "scale")]
             within = {name for some in scales for name in differences(some)}
-            shown = [name for name in shown if name == "scale" or name in within]
+            differing = [name for name in differing if name == "scale" or name in within]
         for run in same:
-            values = ",".join(f"{name}={_short(configuration(run).get(name))}" for name in shown)
-            groups.setdefault(f"{algorithm}:{values}" if shown else algorithm, []).append(run)
+            values = ",".join(f"{name}={_short(configuration(run).get(name))}" for name in differing)
+            groups.setdefault(f"{algorithm}:{values}" if differing else algorithm, []).append(run)
     return dict(sorted(groups.items()))
 
 

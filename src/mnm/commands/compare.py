@@ -106,35 +106,35 @@ def table(one: Comparison, metric: str) -> Table:
 
     runs = sum(len(group.runs) for group in one.groups.values())
     last = f" (the last that all {runs} runs have reached)" if one.step == one.steps[-1] else ""
-    shown = Table(title=f"{one.env}: {metric} at step {one.step}{last}", title_justify="left", header_style="bold")
-    shown.add_column("agent", overflow="fold")
+    rich_table = Table(title=f"{one.env}: {metric} at step {one.step}{last}", title_justify="left", header_style="bold")
+    rich_table.add_column("agent", overflow="fold")
     for heading in ("seeds", "mean", "IQM [95 % interval]"):
-        shown.add_column(heading, justify="right")
+        rich_table.add_column(heading, justify="right")
     if one.baseline is not None:
-        shown.add_column(f"P(better than {one.baseline.agent})", justify="right")
-        shown.add_column("p, one-sided", justify="right")
+        rich_table.add_column(f"P(better than {one.baseline.agent})", justify="right")
+        rich_table.add_column("p, one-sided", justify="right")
     for row in one.scores:
         cells = [row.agent, str(row.seeds), _number(row.mean), _with_interval(row.iqm, row.low, row.high)]
         if one.baseline is not None:
             is_baseline = row.agent == one.baseline.agent
             cells += ["baseline", ""] if is_baseline else [_share(row.probability_of_improvement), _share(row.p_value)]
-        shown.add_row(*cells)
-    return shown
+        rich_table.add_row(*cells)
+    return rich_table
 
 
 def aggregate_table(found: Sequence[Aggregate], environments: int) -> Table:
     """The agents over all environments."""
     from rich.table import Table
 
-    shown = Table(title="Mean over environments", title_justify="left", header_style="bold")
-    shown.add_column("agent", overflow="fold")
-    shown.add_column("environments", justify="right")
-    shown.add_column("P(better than the baseline) [95 % interval]", justify="right")
+    rich_table = Table(title="Mean over environments", title_justify="left", header_style="bold")
+    rich_table.add_column("agent", overflow="fold")
+    rich_table.add_column("environments", justify="right")
+    rich_table.add_column("P(better than the baseline) [95 % interval]", justify="right")
     for one in found:
         interval = f" [{one.low:.2f}, {one.high:.2f}]" if isfinite(one.low) else ""
         cells = (f"{one.environments} of {environments}", f"{one.probability_of_improvement:.2f}{interval}")
-        shown.add_row(one.agent, *cells)
-    return shown
+        rich_table.add_row(one.agent, *cells)
+    return rich_table
 
 
 def draw(comparisons: Sequence[Comparison], metric: str, png: Path) -> None:

@@ -61,12 +61,12 @@ def table() -> Table:
     """All tasks of the paper."""
     from rich.table import Table
 
-    shown = Table(box=None, header_style="bold")
+    listing = Table(box=None, header_style="bold")
     for heading in ("id", "observation", "action", "horizon", "reward", "from"):
-        shown.add_column(heading, no_wrap=heading == "id")
+        listing.add_column(heading, no_wrap=heading == "id")
     for task in TASKS:
-        shown.add_row(task.id, task.observation, task.action, str(task.horizon), task.reward, task.source)
-    return shown
+        listing.add_row(task.id, task.observation, task.action, str(task.horizon), task.reward, task.source)
+    return listing
 
 
 def facts(task: str, env: gym.Env) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def evaluate(command: Evaluate) -> int:
     except UserError as error:
         return fail(str(error))
     returns = [episode.total for episode in played]
-    found = {
+    result = {
         "run": str(command.run),
         "env": learner.task_name,
         "agent": learner.algorithm.name,
@@ -60,14 +60,14 @@ def evaluate(command: Evaluate) -> int:
         "success": [episode.success for episode in played],
     }
     successes = [episode.success for episode in played if episode.success is not None]
-    told = f", success {np.mean(successes):.0%}" if successes else ""
+    success_note = f", success {np.mean(successes):.0%}" if successes else ""
     if command.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(result, indent=2))
     else:
         print(
-            f"{command.run}: {found['agent']} after {found['steps']} steps on {found['env']}:"
-            f" return {found['mean']:.1f} +- {found['std']:.1f} over {len(returns)} episodes,"
-            f" {min(returns):.1f} to {max(returns):.1f}{told}"
+            f"{command.run}: {result['agent']} after {result['steps']} steps on {result['env']}:"
+            f" return {result['mean']:.1f} +- {result['std']:.1f} over {len(returns)} episodes,"
+            f" {min(returns):.1f} to {max(returns):.1f}{success_note}"
         )
     learner.close()
     return 0

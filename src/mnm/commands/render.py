@@ -53,8 +53,8 @@ def render(command: Render) -> int:
         write_video(command.out, frames)
     except (OSError, ValueError, ImportError) as error:
         return fail(f"--out {command.out}: {' '.join(str(error).split())}")
-    told = ", real left, imagined right" if imagined else ""
-    print(f"{command.out}: {len(frames)} frames{told}")
+    note = ", real left, imagined right" if imagined else ""
+    print(f"{command.out}: {len(frames)} frames{note}")
     if len(frames) < len(take.frames):
         print(
             f"mnm: the model left the range of numbers after {len(frames)} steps: the video ends there", file=sys.stderr

@@ -151,7 +151,7 @@ def table_of_runs(sweeps: Sequence[Sweep], scale: str) -> Table:
     """What is trained: each task and agent once, with its updates per real step and its updates in all."""
     from rich.table import Table
 
-    from mnm.sweeps.plan import shown, variants
+    from mnm.sweeps.plan import quoted, variants
 
     table = Table(title=f"Runs at scale {scale}")
     for heading in ("task", "agent", "settings"):
@@ -165,7 +165,7 @@ def table_of_runs(sweeps: Sequence[Sweep], scale: str) -> Table:
             updates = (
                 getattr(config, "warmup_updates", 0) + max(0, steps - config.learning_starts) * config.updates_per_step
             )
-            settings = shown(variant.flags) if variant.flags else ""
+            settings = quoted(variant.flags) if variant.flags else ""
             numbers = [len(sweep.seeds), steps, config.updates_per_step, updates]
             rows[variant.command.env, variant.agent, settings] = [f"{number:,}" for number in numbers]
     for labels, texts in rows.items():
@@ -179,20 +179,20 @@ def write_all(command: Reproduce, exact: Sequence[str], deep: Mapping[str, Seque
 
     verdicts: dict[str, list[Verdict]] = {}
     number, total, began = 0, len(exact) + len(deep), time.monotonic()
-    shown = console()
+    terminal = console()
     for name in (*exact, *deep):
         number, start = number + 1, time.monotonic()
-        with shown.status(f"{number}/{total} {name}: {FIGURES[name]} ..."):
+        with terminal.status(f"{number}/{total} {name}: {FIGURES[name]} ..."):
             try:
-                label, found, pictures = write_one(command, name, deep.get(name))
+                label, claims, pictures = write_one(command, name, deep.get(name))
             except UserError as error:
                 return fail(str(error))
             except OSError as error:
                 return fail(f"--out {command.out}: cannot write {name}: {error.strerror}")
-        verdicts[label] = found
+        verdicts[label] = claims
         took = time.monotonic() - start
         print(f"{number}/{total} {name} ({took:.1f} s): {', '.join(map(str, pictures))}", flush=True)
-    print_verdicts(shown, verdicts)
+    print_verdicts(terminal, verdicts)
     try:
         write_verdicts(command.out / "verdicts.csv", verdicts)
     except OSError as error:

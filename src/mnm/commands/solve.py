@@ -14,7 +14,7 @@ from mnm.messages import UserError, console, fail
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from mnm.tabular.solution import Report
+    from mnm.tabular.solution import Solution
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def solve(command: Solve) -> int:
     return 0
 
 
-def print_report(console: Console, report: Report) -> None:
+def print_report(console: Console, report: Solution) -> None:
     """What `mnm solve` prints."""
     from rich.table import Table
 

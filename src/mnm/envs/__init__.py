@@ -11,7 +11,7 @@ from gymnasium.envs.registration import register, registry
 
 
 @dataclass(frozen=True)
-class Task:
+class TaskEntry:
     """One task of the paper, as `mnm envs` lists it."""
 
     id: str
@@ -31,18 +31,18 @@ ROBEL = "ROBEL's D'Claw, rebuilt"
 GRID = "the exact part's gridworld"
 
 
-def _claw(name: str, horizon: int, observation: str, reward: str) -> Task:
-    return Task(f"mnm/DClaw{name}-v0", horizon, observation, "9", reward, ROBEL, f"mnm.envs.dclaw:{name}")
+def _claw(name: str, horizon: int, observation: str, reward: str) -> TaskEntry:
+    return TaskEntry(f"mnm/DClaw{name}-v0", horizon, observation, "9", reward, ROBEL, f"mnm.envs.dclaw:{name}")
 
 
-def _finite(name: str, function: str, states: int, actions: int, reward: str, source: str = GRID) -> Task:
+def _finite(name: str, function: str, states: int, actions: int, reward: str, source: str = GRID) -> TaskEntry:
     entry_point = f"mnm.envs.finite:{function}"
-    return Task(f"mnm/{name}-v0", 200, f"{states} states", f"{actions} choices", reward, source, entry_point)
+    return TaskEntry(f"mnm/{name}-v0", 200, f"{states} states", f"{actions} choices", reward, source, entry_point)
 
 
-def _declaring(task: str, observation: str, action: str, reward: str) -> Task:
+def _declaring(task: str, observation: str, action: str, reward: str) -> TaskEntry:
     source, entry_point = "Gymnasium, declares when it ends", "mnm.envs.terminations:declaring"
-    return Task(f"mnm/{task}", 1000, observation, action, reward, source, entry_point, {"task": task})
+    return TaskEntry(f"mnm/{task}", 1000, observation, action, reward, source, entry_point, {"task": task})
 
 
 RUNNING = "forward velocity - control"
@@ -50,10 +50,10 @@ WALKING = "forward velocity + 1 alive - control"
 BALANCING = "1 while the pole stands"
 
 TASKS = (
-    Task("HalfCheetah-v4", 1000, "17", "6", RUNNING, GYMNASIUM),
-    Task("Hopper-v4", 1000, "11", "3", WALKING, GYMNASIUM),
-    Task("Walker2d-v4", 1000, "17", "6", WALKING, GYMNASIUM),
-    Task("Pusher-v5", 100, "23", "7", "-distances hand, object, goal - control", GYMNASIUM),
+    TaskEntry("HalfCheetah-v4", 1000, "17", "6", RUNNING, GYMNASIUM),
+    TaskEntry("Hopper-v4", 1000, "11", "3", WALKING, GYMNASIUM),
+    TaskEntry("Walker2d-v4", 1000, "17", "6", WALKING, GYMNASIUM),
+    TaskEntry("Pusher-v5", 100, "23", "7", "-distances hand, object, goal - control", GYMNASIUM),
     _declaring("Hopper-v4", "11", "3", WALKING),
     _declaring("Hopper-v5", "11", "3", WALKING),
     _declaring("Walker2d-v4", "17", "6", WALKING),
@@ -64,7 +64,7 @@ TASKS = (
     _claw("TurnRandom", 40, "21", VALVE),
     _claw("ScrewFixed", 80, "21", VALVE),
     _claw("ScrewRandom", 80, "21", VALVE),
-    Task(
+    TaskEntry(
         "mnm/DrawerOpen-v0",
         500,
         "39",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mnm.figures.base import Columns, Verdict
-from mnm.figures.deep import DRAWER, DeepFigure, Grid, draw_returns, outperforms
+from mnm.figures.deep import DRAWER, DeepFigure, RunGrid, draw_returns, outperforms
 
 
 def judge(columns: Columns) -> list[Verdict]:
@@ -13,7 +13,7 @@ def judge(columns: Columns) -> list[Verdict]:
 
 FIGURE = DeepFigure(
     "classifier_term",
-    (Grid((DRAWER,), ("mnm_approx", "mnm")),),
+    (RunGrid((DRAWER,), ("mnm_approx", "mnm")),),
     draw_returns,
     judge,
 )

@@ -11,7 +11,7 @@ from mnm.figures.deep import (
     SCREW_RANDOM,
     TURN,
     DeepFigure,
-    Grid,
+    RunGrid,
     draw_agents,
     outperforms,
     rows_of_panels,
@@ -43,7 +43,7 @@ def judge(columns: Columns) -> list[Verdict]:
 
 FIGURE = DeepFigure(
     "dclaw_benchmark",
-    (Grid((POSE, TURN, SCREW_FIXED, SCREW_RANDOM), ("mnm_approx", "mbpo", "sac")),),
+    (RunGrid((POSE, TURN, SCREW_FIXED, SCREW_RANDOM), ("mnm_approx", "mbpo", "sac")),),
     draw,
     judge,
 )

@@ -54,7 +54,7 @@ SIZES = {
 
 
 @dataclass(frozen=True)
-class Grid:
+class RunGrid:
     """Every agent on every task with every override, as in `mnm sweep`."""
 
     envs: tuple[str, ...]
@@ -104,7 +104,7 @@ class DeepFigure:
     """One figure of `mnm reproduce` that needs runs."""
 
     name: str
-    grids: tuple[Grid, ...]
+    grids: tuple[RunGrid, ...]
     draw: Callable[[Columns], Figure]
     judge: Callable[[Columns], list[Verdict]]
     measure: Callable[[Sequence[Run]], Columns] = curves

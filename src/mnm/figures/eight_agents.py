@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from mnm.figures.base import Columns, Verdict, where
-from mnm.figures.deep import PENDULUM, DeepFigure, Grid, agents, draw_agents, means, seeds_of
+from mnm.figures.deep import PENDULUM, DeepFigure, RunGrid, agents, draw_agents, means, seeds_of
 from mnm.plotting.style import BLACK
 
 SOLVED = -200.0
@@ -50,7 +50,7 @@ def judge(columns: Columns) -> list[Verdict]:
 
 FIGURE = DeepFigure(
     "eight_agents",
-    (Grid((PENDULUM,), PLAIN), Grid((PENDULUM,), LOGARITHMIC, ("--reward-offset 17",))),
+    (RunGrid((PENDULUM,), PLAIN), RunGrid((PENDULUM,), LOGARITHMIC, ("--reward-offset 17",))),
     draw,
     judge,
 )

@@ -8,7 +8,7 @@ from mnm.figures.deep import (
     HOPPER,
     WALKER,
     DeepFigure,
-    Grid,
+    RunGrid,
     both,
     compared,
     draw_returns,
@@ -48,7 +48,7 @@ def on_par(columns: Columns) -> list[Verdict]:
 
 FIGURE = DeepFigure(
     "gym_benchmark",
-    (Grid((HALF_CHEETAH, HOPPER, WALKER), ("mnm_approx", "mbpo", "vmbpo", "sac")),),
+    (RunGrid((HALF_CHEETAH, HOPPER, WALKER), ("mnm_approx", "mbpo", "vmbpo", "sac")),),
     draw_returns,
     judge,
 )

@@ -21,7 +21,7 @@ from mnm.agents.rollout import mean_rollout
 from mnm.analysis.statistics import bootstrap_interval
 from mnm.diagnostics import WINDOW, windows
 from mnm.figures.base import Columns, Verdict, stacked, where
-from mnm.figures.deep import HALF_CHEETAH, PUSHER, DeepFigure, Grid, agents, tasks
+from mnm.figures.deep import HALF_CHEETAH, PUSHER, DeepFigure, RunGrid, agents, tasks
 from mnm.plotting.style import AGENT_COLOURS, STYLE
 from mnm.training.driver import load_trained
 from mnm.training.runs import Run
@@ -98,15 +98,15 @@ def draw(columns: Columns) -> Figure:
     names = tasks(columns)
     figure = Figure(figsize=(3.8 * len(names) + 0.4, 3.2), layout="constrained")
     for panel, env in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
-        there = where(columns, env=env)
-        edge = np.nanquantile(np.abs(ahead(there)), 0.98)
-        for agent in agents(there):
-            gains = ahead(where(there, agent=agent))
+        task_rows = where(columns, env=env)
+        edge = np.nanquantile(np.abs(ahead(task_rows)), 0.98)
+        for agent in agents(task_rows):
+            gains = ahead(where(task_rows, agent=agent))
             low, high = interval(gains)
             label = f"{agent}: {gains.mean():+.2g} [{low:+.2g}, {high:+.2g}] m"
             bins = np.linspace(-edge, edge, 41)
-            shown = np.clip(gains[np.isfinite(gains)], -edge, edge)
-            panel.hist(shown, bins, histtype="step", color=AGENT_COLOURS[agent], label=label)
+            clipped = np.clip(gains[np.isfinite(gains)], -edge, edge)
+            panel.hist(clipped, bins, histtype="step", color=AGENT_COLOURS[agent], label=label)
             panel.axvline(gains.mean(), color=AGENT_COLOURS[agent], linestyle="--", linewidth=1)
         panel.axvline(0.0, color="0.6", linewidth=1, linestyle=":")
         panel.set(title=env, xlabel=f"metres ahead of reality after {WINDOW} steps", ylabel="segments")
@@ -124,8 +124,8 @@ def judge(columns: Columns) -> list[Verdict]:
     """Ahead of reality: on all segments, on those of the rival's actions, and compared with the rival's model."""
     verdicts = []
     for env in tasks(columns):
-        there = where(columns, env=env)
-        ours, theirs = (where(there, agent=agent) for agent in (OPTIMIST, RIVAL))
+        task_rows = where(columns, env=env)
+        ours, theirs = (where(task_rows, agent=agent) for agent in (OPTIMIST, RIVAL))
         gains, rival_gains = by_seed(ours), by_seed(theirs)
         on_rival_actions = by_seed(where(ours, actions_of=RIVAL))
         more = {seed: gains[seed] - rival_gains[seed] for seed in gains if seed in rival_gains}  # a run may be missing
@@ -199,7 +199,7 @@ def _moments(rows: dict[str, Frames]) -> Figure:
 
 FIGURE = DeepFigure(
     "imagined_rollouts",
-    (Grid((PUSHER, HALF_CHEETAH), (OPTIMIST, RIVAL)),),
+    (RunGrid((PUSHER, HALF_CHEETAH), (OPTIMIST, RIVAL)),),
     draw,
     judge,
     measure,

@@ -9,7 +9,7 @@ from matplotlib import colormaps
 from matplotlib.figure import Figure
 
 from mnm.figures.base import Columns, Verdict, where
-from mnm.figures.deep import DRAWER, DeepFigure, Grid, compared, draw_lines, last, means, panels
+from mnm.figures.deep import DRAWER, DeepFigure, RunGrid, compared, draw_lines, last, means, panels
 
 HORIZONS = (1, 2, 3, 5)
 
@@ -42,7 +42,7 @@ def judge(columns: Columns) -> list[Verdict]:
 
 FIGURE = DeepFigure(
     "model_horizon",
-    (Grid((DRAWER,), ("mnm_approx",), ("", *(f"--rollout-length {length}" for length in HORIZONS[1:]))),),
+    (RunGrid((DRAWER,), ("mnm_approx",), ("", *(f"--rollout-length {length}" for length in HORIZONS[1:]))),),
     draw,
     judge,
 )

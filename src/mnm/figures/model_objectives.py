@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mnm.figures.base import Columns, Verdict
-from mnm.figures.deep import SCREW_FIXED, DeepFigure, Grid, draw_returns, outperforms
+from mnm.figures.deep import SCREW_FIXED, DeepFigure, RunGrid, draw_returns, outperforms
 
 RIVALS = ("mbpo", "vaml", "value_weighted")
 
@@ -19,7 +19,7 @@ def judge(columns: Columns) -> list[Verdict]:
 
 FIGURE = DeepFigure(
     "model_objectives",
-    (Grid((SCREW_FIXED,), ("mnm_approx", *RIVALS)),),
+    (RunGrid((SCREW_FIXED,), ("mnm_approx", *RIVALS)),),
     draw_returns,
     judge,
 )

@@ -22,7 +22,7 @@ from mnm.figures.deep import (
     SCREW_FIXED,
     SCREW_RANDOM,
     DeepFigure,
-    Grid,
+    RunGrid,
     compared,
     means,
     measured_mean,
@@ -128,7 +128,7 @@ def judge(columns: Columns) -> list[Verdict]:
 
 FIGURE = DeepFigure(
     "model_stability",
-    (Grid((SCREW_RANDOM, SCREW_FIXED, DRAWER, HALF_CHEETAH, POSE), (MODEL, LIKELIHOOD)),),
+    (RunGrid((SCREW_RANDOM, SCREW_FIXED, DRAWER, HALF_CHEETAH, POSE), (MODEL, LIKELIHOOD)),),
     draw,
     judge,
 )

@@ -14,7 +14,7 @@ from mnm.figures.deep import (
     SCREW_FIXED,
     SCREW_RANDOM,
     DeepFigure,
-    Grid,
+    RunGrid,
     agents,
     both,
     compared,
@@ -34,10 +34,10 @@ def draw(columns: Columns) -> Figure:
     """Q solid, the return dashed."""
     figure, axes = panels(columns)
     for panel, env in zip(axes, tasks(columns), strict=True):
-        there = where(columns, env=env)
-        look = looks(agents(there))
-        for agent in agents(there):
-            rows, colour = where(there, agent=agent), look[agent].colour
+        task_rows = where(columns, env=env)
+        look = looks(agents(task_rows))
+        for agent in agents(task_rows):
+            rows, colour = where(task_rows, agent=agent), look[agent].colour
             draw_lines(panel, rows, "q_at_start", f"{agent}: Q", colour)
             draw_lines(panel, rows, "discounted_return", f"{agent}: return", colour, "--")
     axes[0].set_ylabel("Q, and discounted return")
@@ -79,7 +79,7 @@ def judge(columns: Columns) -> list[Verdict]:
 
 FIGURE = DeepFigure(
     "q_values",
-    (Grid((DRAWER, SCREW_FIXED, SCREW_RANDOM, HALF_CHEETAH, POSE), AGENTS),),
+    (RunGrid((DRAWER, SCREW_FIXED, SCREW_RANDOM, HALF_CHEETAH, POSE), AGENTS),),
     draw,
     judge,
 )

@@ -16,7 +16,7 @@ from mnm.figures.deep import (
     INVERTED_PENDULUM,
     PENDULUM,
     DeepFigure,
-    Grid,
+    RunGrid,
     agents,
     both,
     compared,
@@ -46,11 +46,11 @@ def draw(columns: Columns) -> Figure:
     columns = with_gaps(columns)
     figure, axes = rows_of_panels(columns, 2, (3.4, 4.8))
     for (upper, lower), env in zip(axes.T, tasks(columns), strict=True):
-        there = where(columns, env=env)
-        draw_agents(upper, there, "return")
-        for agent in agents(there):
+        task_rows = where(columns, env=env)
+        draw_agents(upper, task_rows, "return")
+        for agent in agents(task_rows):
             if agent in BOUNDS:
-                draw_lines(lower, where(there, agent=agent), "gap", agent, AGENT_COLOURS[agent])
+                draw_lines(lower, where(task_rows, agent=agent), "gap", agent, AGENT_COLOURS[agent])
         lower.axhline(0.0, color="0.6", linewidth=1, linestyle=":")
     axes[0, 0].set_ylabel("evaluation return")
     axes[1, 0].set_ylabel("log return - log Q (nats)")
@@ -86,10 +86,10 @@ def judge(columns: Columns) -> list[Verdict]:
 FIGURE = DeepFigure(
     "tight_bound",
     (
-        Grid((PENDULUM,), BOUNDS, ("--reward-offset 17",)),
-        Grid((INVERTED_PENDULUM,), BOUNDS, ("--reward-offset 0.1",)),
-        Grid((PENDULUM, INVERTED_PENDULUM), ("mnm_approx",)),
-        Grid((DRAWER,), ("mnm_approx", *BOUNDS)),
+        RunGrid((PENDULUM,), BOUNDS, ("--reward-offset 17",)),
+        RunGrid((INVERTED_PENDULUM,), BOUNDS, ("--reward-offset 0.1",)),
+        RunGrid((PENDULUM, INVERTED_PENDULUM), ("mnm_approx",)),
+        RunGrid((DRAWER,), ("mnm_approx", *BOUNDS)),
     ),
     draw,
     judge,

@@ -10,12 +10,12 @@ import numpy as np
 from mnm.tabular.evaluation import evaluate_policy
 from mnm.tabular.files import InputError
 from mnm.tabular.grids import Grid
-from mnm.tabular.solution import LARGEST_PRINTED_POLICY, Report
+from mnm.tabular.solution import LARGEST_PRINTED_POLICY, Solution
 
 LARGEST_DRAWN_MDP = 200
 
 
-def draw_report(report: Report, path: Path) -> None:
+def draw_report(report: Solution, path: Path) -> None:
     """The picture: the policy over its values, and what MnM's model adds to the real dynamics."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -39,7 +39,7 @@ def draw_report(report: Report, path: Path) -> None:
             raise InputError(f"--png {path}: {error.strerror or error}") from None
 
 
-def _draw_on_grid(figure: Any, report: Report, grid: Grid) -> None:
+def _draw_on_grid(figure: Any, report: Solution, grid: Grid) -> None:
     from mnm.plotting.style import BLUE, draw_arrows, draw_grid, draw_values, grid_legend
     from mnm.tabular.grids import MOVES
 
@@ -58,7 +58,7 @@ def _draw_on_grid(figure: Any, report: Report, grid: Grid) -> None:
     figure.legend(handles=grid_legend(arrows=True), loc="outside lower center", ncols=3)
 
 
-def _draw_as_matrices(figure: Any, report: Report) -> None:
+def _draw_as_matrices(figure: Any, report: Solution) -> None:
     from matplotlib.ticker import MaxNLocator
 
     from mnm.plotting.style import BLUE

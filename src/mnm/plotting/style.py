@@ -78,12 +78,12 @@ def looks(labels: Iterable[str]) -> dict[str, Look]:
     free = [colour for colour in PALETTE if colour not in own.values()] or PALETTE
     left = itertools.cycle(free)
     used: Counter[str] = Counter()
-    found = {}
+    assigned = {}
     for label in labels:
         colour = own[label] or next(left)
-        found[label] = Look(colour, LINES[used[colour] % len(LINES)])
+        assigned[label] = Look(colour, LINES[used[colour] % len(LINES)])
         used[colour] += 1
-    return found
+    return assigned
 
 
 DASHES = {

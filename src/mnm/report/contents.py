@@ -69,11 +69,11 @@ def read_contents(results: Path, run_folders: Iterable[Path]) -> Contents:
     except UNREADABLE as error:
         problems.append(f"{results / 'verdicts.csv'}: {error}")
     figures = [read_figure(results, name, verdicts.get(name, [])) for name in dict.fromkeys([*titles(), *verdicts])]
-    there = [figure for figure in figures if figure.png or figure.verdicts or figure.problems]
-    missing = [name for name in EXACT if name not in {figure.name for figure in there}]
+    present = [figure for figure in figures if figure.png or figure.verdicts or figure.problems]
+    missing = [name for name in EXACT if name not in {figure.name for figure in present}]
     runs, unreadable = read_runs(run_folders)
     videos, undrawn = read_videos(runs)
-    return Contents(there, missing, runs, agent_labels(runs), videos, [*problems, *unreadable, *undrawn])
+    return Contents(present, missing, runs, agent_labels(runs), videos, [*problems, *unreadable, *undrawn])
 
 
 def read_verdicts(path: Path) -> dict[str, list[Verdict]]:

@@ -136,8 +136,8 @@ def return_plots(runs: Sequence[Run], labels: Mapping[Any, str]) -> list[Plot]:
             ]
             traces += seed_lines(name, curves, np.mean, *looks[name])
         if traces:
-            shown = layout("real environment steps", "return", height=460)
-            plots.append(Plot(f"{env}: return against real steps", {"data": traces, "layout": shown}))
+            axes = layout("real environment steps", "return", height=460)
+            plots.append(Plot(f"{env}: return against real steps", {"data": traces, "layout": axes}))
     return plots
 
 
@@ -189,8 +189,8 @@ def diagnostic_plots(run: Run) -> list[Plot]:
                 colour = PALETTE[number // 2] if len(diagnostic.columns) > 2 else PALETTE[number]
                 dash = DASHES[number % 2]
                 traces.append(line(name, (run.metrics["step"], run.metrics[column]), colour, dash=dash))
-        shown = layout("real environment steps", diagnostic.unit, height=320, log=diagnostic.log)
-        plots.append(Plot(diagnostic.title, {"data": traces, "layout": shown}))
+        axes = layout("real environment steps", diagnostic.unit, height=320, log=diagnostic.log)
+        plots.append(Plot(diagnostic.title, {"data": traces, "layout": axes}))
     return plots
 
 

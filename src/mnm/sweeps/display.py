@@ -13,13 +13,18 @@ from rich.table import Table
 from rich.text import Text
 
 from mnm.messages import console
-from mnm.sweeps.trials import State, TrialStatus
+from mnm.sweeps.trials import TrialState, TrialStatus
 
-COLOURS = {State.RUNNING: "blue", State.FINISHED: "green", State.FAILED: "red", State.STOPPED: "yellow"}
-LIVE_ORDER = (State.RUNNING, State.FAILED, State.WAITING, State.FINISHED, State.STOPPED)
+COLOURS = {
+    TrialState.RUNNING: "blue",
+    TrialState.FINISHED: "green",
+    TrialState.FAILED: "red",
+    TrialState.STOPPED: "yellow",
+}
+LIVE_ORDER = (TrialState.RUNNING, TrialState.FAILED, TrialState.WAITING, TrialState.FINISHED, TrialState.STOPPED)
 
 
-class Display:
+class SweepDisplay:
     """On a terminal the table follows the records by itself; elsewhere `changed` prints what is new."""
 
     def __init__(self, records: list[TrialStatus]) -> None:
@@ -61,7 +66,7 @@ def line(record: TrialStatus) -> str:
 def summary(records: list[TrialStatus]) -> str:
     """How many trials are in which state."""
     counts = Counter(record.state for record in records)
-    return f"{len(records)} runs: " + ", ".join(f"{counts[state]} {state}" for state in State if counts[state])
+    return f"{len(records)} runs: " + ", ".join(f"{counts[state]} {state}" for state in TrialState if counts[state])
 
 
 def live_table(records: list[TrialStatus]) -> Table:
@@ -97,7 +102,7 @@ def print_report(records: list[TrialStatus]) -> None:
     """The table, then each failure with its reason and the last lines of its log."""
     console().print(final_table(records))
     for record in records:
-        if record.state is State.FAILED:
+        if record.state is TrialState.FAILED:
             print(f"\n{record.trial.name} failed, {record.why}. The end of {record.trial.log}:")
             for text in record.last_lines():
                 print(f"  {text}")

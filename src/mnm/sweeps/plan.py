@@ -90,7 +90,7 @@ def variants(command: Sweep, env: str) -> list[Variant]:
             variant = parsed(agent, flags, command, env)
             for other in chosen:
                 if other.agent == agent and other.spec(0).deciding() == variant.spec(0).deciding():
-                    raise RunError(f"--overrides {shown(other.flags)} and {shown(flags)} are the same for {agent}")
+                    raise RunError(f"--overrides {quoted(other.flags)} and {quoted(flags)} are the same for {agent}")
             chosen.append(variant)
     return chosen
 
@@ -100,7 +100,7 @@ def tell_left_out(command: Sweep) -> None:
     for flags in map(split, command.overrides):
         for agent in command.agents:
             if missing := unknown(agent, flags):
-                print(f"mnm: {agent} has no {missing[0]}: not run with {shown(flags)}", file=sys.stderr)
+                print(f"mnm: {agent} has no {missing[0]}: not run with {quoted(flags)}", file=sys.stderr)
 
 
 @cache  # what it says of old names, it says once
@@ -112,7 +112,7 @@ def split(override: str) -> tuple[str, ...]:
         raise RunError(f"--overrides {override!r}: {error}") from error
 
 
-def shown(flags: tuple[str, ...]) -> str:
+def quoted(flags: tuple[str, ...]) -> str:
     """An override as its user writes it."""
     return f'"{shlex.join(flags)}"'
 
@@ -135,18 +135,18 @@ def parsed(agent: str, flags: tuple[str, ...], command: Sweep, env: str) -> Vari
     """The variant, its flags read as `mnm train` reads them."""
     for name in OURS:
         if name in settings(flags):
-            raise RunError(f"--overrides {shown(flags)} sets --{name}, which the sweep sets itself")
+            raise RunError(f"--overrides {quoted(flags)} sets --{name}, which the sweep sets itself")
     own = {name: getattr(command, name) for name in ("steps", "scale", "evaluate_every", "evaluation_episodes", "runs")}
     arguments = []
     for name, value in own.items():
         arguments += [f"--{name.replace('_', '-')}", str(value)]
     arguments += flags
-    told = ["--env", env, *arguments]
-    kind = command_of(find_algorithm(agent), *preset_of(told))
+    argv = ["--env", env, *arguments]
+    kind = command_of(find_algorithm(agent), *preset_of(argv))
     try:
-        read = tyro.cli(kind, args=told, prog=f"mnm train {agent}", config=(tyro.conf.OmitArgPrefixes,))
+        read = tyro.cli(kind, args=argv, prog=f"mnm train {agent}", config=(tyro.conf.OmitArgPrefixes,))
     except SystemExit:  # the parser has explained what it refuses
-        raise RunError(f"--overrides {shown(flags)}: mnm train {agent} does not take it") from None
+        raise RunError(f"--overrides {quoted(flags)}: mnm train {agent} does not take it") from None
     check(read)
     return Variant(agent, flags, read)
 
@@ -161,11 +161,11 @@ def label(flags: tuple[str, ...]) -> str:
 def refuse_other(trial: Trial) -> None:
     """A run that is there already must be the one that is asked for: it would be skipped, or go on as it is."""
     config = read_run(trial.folder).config
-    there = {**config, **config.get("settings", {})}
+    existing = {**config, **config.get("settings", {})}
     asked = json.loads(json.dumps(trial.spec.deciding()))  # as a file has it: lists for tuples
     for name, value in asked.items():
-        if name in there and there[name] != value:
+        if name in existing and existing[name] != value:
             raise RunError(
-                f"{trial.folder} has {name} {there[name]!r}, but the sweep asks for {value!r}: choose another --runs,"
-                " or delete it"
+                f"{trial.folder} has {name} {existing[name]!r}, but the sweep asks for {value!r}: choose another"
+                " --runs, or delete it"
             )

@@ -24,26 +24,26 @@ POLL = 0.2
 
 def train_all(records: list[TrialStatus], pool: Pool) -> int:
     """Run them, show how they get on, report; the exit code: 0 all finished, 1 some failed, 128 + a signal."""
-    from mnm.sweeps.display import Display, print_report
-    from mnm.sweeps.trials import State
+    from mnm.sweeps.display import SweepDisplay, print_report
+    from mnm.sweeps.trials import TrialState
 
-    with noted_signals() as signals, Display(records) as display:
+    with noted_signals() as signals, SweepDisplay(records) as display:
         supervise(records, pool, display.changed, signals)
     print_report(records)
     if signals:
         print("stopped; the same command goes on from the last checkpoints")
         return 128 + signals[0]
-    return int(any(record.state is State.FAILED for record in records))
+    return int(any(record.state is TrialState.FAILED for record in records))
 
 
 def supervise(
     records: list[TrialStatus], pool: Pool, changed: Callable[[TrialStatus], None], signals: list[int]
 ) -> None:
     """Start what is not finished, as the pool has room, and follow it until all has ended or a signal has come."""
-    from mnm.sweeps.trials import State
+    from mnm.sweeps.trials import TrialState
     from mnm.training.spec import RunError
 
-    waiting = deque(record for record in records if record.state is State.WAITING)
+    waiting = deque(record for record in records if record.state is TrialState.WAITING)
     started: dict[str, TrialStatus] = {}
     try:
         while (waiting or started) and not signals:
@@ -70,7 +70,7 @@ def supervise(
         pool.stop(hurry=lambda: len(signals) > 1)
         for record in started.values():
             record.look()
-            record.state = State.FINISHED if record.trial.finished else State.STOPPED
+            record.state = TrialState.FINISHED if record.trial.finished else TrialState.STOPPED
 
 
 @contextmanager

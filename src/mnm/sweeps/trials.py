@@ -22,7 +22,7 @@ ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
-class State(StrEnum):
+class TrialState(StrEnum):
     """Where a trial stands."""
 
     WAITING = "waiting"
@@ -99,7 +99,7 @@ class TrialStatus:
     """A trial and where it stands, as far as its files and its process tell."""
 
     trial: Trial
-    state: State = field(init=False)
+    state: TrialState = field(init=False)
     step: int = 0
     last_return: float = math.nan
     why: str = ""
@@ -114,7 +114,7 @@ class TrialStatus:
 
     def __post_init__(self) -> None:
         self._read_metrics()
-        self.state = State.FINISHED if self.trial.finished else State.WAITING
+        self.state = TrialState.FINISHED if self.trial.finished else TrialState.WAITING
 
     def expect_start(self) -> None:
         """From now on a growing log means that the trial runs."""
@@ -122,14 +122,14 @@ class TrialStatus:
 
     def look(self) -> None:
         """Bring the record up to date."""
-        if self.state is State.WAITING and self._log_size() > self._log_before:
-            self.state, self.began, self._began_at_step = State.RUNNING, time.monotonic(), self.step
+        if self.state is TrialState.WAITING and self._log_size() > self._log_before:
+            self.state, self.began, self._began_at_step = TrialState.RUNNING, time.monotonic(), self.step
         self._read_metrics()
 
     def end(self, why: str) -> None:
         """The process is over: failed for a reason, or finished."""
         self.why = why
-        self.state = State.FAILED if why else State.FINISHED
+        self.state = TrialState.FAILED if why else TrialState.FINISHED
         self.ended = time.monotonic()
 
     @property
@@ -141,7 +141,7 @@ class TrialStatus:
     def seconds_left(self) -> float | None:
         """By the steps measured since it began here; unknown before the first."""
         done = self.step - self._began_at_step
-        if self.state is not State.RUNNING or self.began is None or done <= 0:
+        if self.state is not TrialState.RUNNING or self.began is None or done <= 0:
             return None
         pace = (self._measured - self.began) / done
         return max(0.0, (self.trial.spec.steps - self.step) * pace - (time.monotonic() - self._measured))

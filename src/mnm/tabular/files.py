@@ -29,7 +29,7 @@ class InputError(UserError):
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class FiniteTask:
     """A finite MDP that was read, and the grid it was drawn as, if it was."""
 
     name: str
@@ -37,7 +37,7 @@ class Task:
     grid: Grid | None = None
 
 
-def read_task(source: str, discount: float | None = None) -> Task:
+def read_task(source: str, discount: float | None = None) -> FiniteTask:
     """The task that `source` names: gym:ID, or a file. `discount` replaces the task's own.
 
     .npz and .json files hold `probs` [S, A, S] (or [S, A, K] beside `successors` [S, A, K]), `rewards` [S], [S, A]
@@ -45,7 +45,7 @@ def read_task(source: str, discount: float | None = None) -> Task:
     is read as a text map.
     """
     if source.startswith("gym:"):
-        return Task(source, read_gym(source.removeprefix("gym:"), 0.99 if discount is None else discount))
+        return FiniteTask(source, read_gym(source.removeprefix("gym:"), 0.99 if discount is None else discount))
     if not source:
         raise InputError("FILE is empty: name a file, or gym:ID")
     path = Path(source)
@@ -53,10 +53,10 @@ def read_task(source: str, discount: float | None = None) -> Task:
     try:
         if path.suffix in readers:
             mdp = readers[path.suffix](path)
-            return Task(source, mdp if discount is None else replace(mdp, discount=discount))
+            return FiniteTask(source, mdp if discount is None else replace(mdp, discount=discount))
         grid = read_map(path)
         grid = grid if discount is None else replace(grid, discount=discount)
-        return Task(source, grid.mdp, grid)
+        return FiniteTask(source, grid.mdp, grid)
     except MDPError as error:
         raise InputError(f"{source}: {error}") from None
     except OSError as error:

@@ -43,7 +43,7 @@ LARGEST_LOGIT = 30.0
 
 
 @dataclass(frozen=True)
-class Learner:
+class TabularLearner:
     """A method that learns from real transitions alone."""
 
     method: Method
@@ -52,11 +52,11 @@ class Learner:
 
 
 LEARNERS = {
-    "Q-learning": Learner(METHODS["Q-learning"], replays_reality=True),
-    "Maximum likelihood": Learner(METHODS["Q-learning"]),
-    "Maximum likelihood, log reward": Learner(METHODS["Q-learning, log reward"]),
-    "MnM": Learner(METHODS["MnM"]),
-    "VMBPO": Learner(METHODS["VMBPO"]),
+    "Q-learning": TabularLearner(METHODS["Q-learning"], replays_reality=True),
+    "Maximum likelihood": TabularLearner(METHODS["Q-learning"]),
+    "Maximum likelihood, log reward": TabularLearner(METHODS["Q-learning, log reward"]),
+    "MnM": TabularLearner(METHODS["MnM"]),
+    "VMBPO": TabularLearner(METHODS["VMBPO"]),
 }
 
 
@@ -93,7 +93,7 @@ class HonestRuns:
 
 def learn_from_data(
     mdp: TabularMDP,
-    learners: list[Learner],
+    learners: list[TabularLearner],
     seeds: list[int],
     schedule: HonestSchedule = HonestSchedule(),  # noqa: B008
 ) -> HonestRuns:

@@ -10,7 +10,7 @@ import numpy as np
 
 from mnm.tabular.bounds import LADDER, average, ladder
 from mnm.tabular.evaluation import evaluate_policy
-from mnm.tabular.files import InputError, Task
+from mnm.tabular.files import FiniteTask, InputError
 from mnm.tabular.grids import ARROWS
 from mnm.tabular.mdp import TabularMDP, first_index, suggested_offset
 from mnm.tabular.mnm import JointStep, solve_mnm, solve_tight
@@ -19,10 +19,10 @@ LARGEST_PRINTED_POLICY = 40
 
 
 @dataclass(frozen=True, eq=False)
-class Report:
+class Solution:
     """The answers of `mnm solve`."""
 
-    task: Task
+    task: FiniteTask
     mnm: JointStep | None
     """The optimum of the sharper bound (q ~ p exp V); None if rewards of 0 forbid its logarithm."""
     tight: JointStep
@@ -87,12 +87,12 @@ def _finite(value: float) -> float | None:
     return value if np.isfinite(value) else None
 
 
-def solve_task(task: Task, reward_offset: float = 0.0) -> Report:
+def solve_task(task: FiniteTask, reward_offset: float = 0.0) -> Solution:
     """Solve a task; `reward_offset` is added to every reward first."""
     if not np.isfinite(reward_offset):
         raise InputError(f"--reward-offset must be a finite number; got {reward_offset}")
     mdp = task.mdp.with_reward_offset(reward_offset) if reward_offset else task.mdp
-    task = Task(task.name, mdp, task.grid)
+    task = FiniteTask(task.name, mdp, task.grid)
     rewards = mdp.expected_rewards
     if (rewards < 0).any():
         state, action = first_index(rewards < 0)
@@ -103,7 +103,7 @@ def solve_task(task: Task, reward_offset: float = 0.0) -> Report:
         )
     why_not = _why_no_logarithm(mdp, reward_offset)
     mnm = None if why_not else solve_mnm(mdp)
-    return Report(task, mnm, solve_tight(mdp), why_not)
+    return Solution(task, mnm, solve_tight(mdp), why_not)
 
 
 def _why_no_logarithm(mdp: TabularMDP, reward_offset: float) -> str:
@@ -118,12 +118,12 @@ def _why_no_logarithm(mdp: TabularMDP, reward_offset: float) -> str:
     )
 
 
-def policy_lines(task: Task, actions: np.ndarray) -> list[str]:
+def policy_lines(task: FiniteTask, actions: np.ndarray) -> list[str]:
     """A policy as text: arrows for a grid, a list of states otherwise."""
     if task.grid is None:
-        shown = [f"state {state}: action {action}" for state, action in enumerate(actions[:LARGEST_PRINTED_POLICY])]
-        more = len(actions) - len(shown)
-        return shown + ([f"... and {more} more states (--json has them all)"] if more else [])
+        lines = [f"state {state}: action {action}" for state, action in enumerate(actions[:LARGEST_PRINTED_POLICY])]
+        more = len(actions) - len(lines)
+        return lines + ([f"... and {more} more states (--json has them all)"] if more else [])
     grid = task.grid
     symbols = np.full(grid.walls.shape, "#")
     symbols[~grid.walls] = np.array(list(ARROWS))[actions]

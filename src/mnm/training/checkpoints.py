@@ -109,16 +109,16 @@ def _difference(name: str, saved: Any, own: Any) -> str:
 
 def _moments(runs: list[Path]) -> list[tuple[int, int]]:
     """(steps, updates) of the checkpoints that all runs have, the newest first."""
-    found: list[set[tuple[int, int]]] = []
+    moments: list[set[tuple[int, int]]] = []
     for run in runs:
         names = [path.stem.split("-") for path in (run / FOLDER).glob("*-*.npz")]
-        found.append({(int(a), int(b)) for a, b in names if a.isdigit() and b.isdigit()})
-        if not found[-1] and list((run / FOLDER).glob("*-*.json")):
+        moments.append({(int(a), int(b)) for a, b in names if a.isdigit() and b.isdigit()})
+        if not moments[-1] and list((run / FOLDER).glob("*-*.json")):
             raise CheckpointError(
                 f"{run / FOLDER} holds checkpoints of format 2, which version 0.1 wrote; this version reads format"
                 f" {FORMAT}: go on with version 0.1, or start again with mnm train ... --overwrite"
             )
-    return sorted(set.intersection(*found), reverse=True)
+    return sorted(set.intersection(*moments), reverse=True)
 
 
 def _path(run: Path, moment: tuple[int, int]) -> Path:

@@ -25,7 +25,7 @@ from mnm.training.checkpoints import (
 from mnm.training.learner import Learner, Row
 from mnm.training.metrics import MetricsWriter, silent_event_threads
 from mnm.training.monitor import DivergedError, DivergenceMonitor, check_losses, check_numbers
-from mnm.training.progress import Display
+from mnm.training.progress import ProgressDisplay
 from mnm.training.runs import AGENT, CONFIG, Run, read_run
 from mnm.training.saving import config_from_json, load
 from mnm.training.spec import RunError, RunSpec
@@ -103,7 +103,7 @@ def run_training(learner: Learner, folders: Sequence[Path], spec: RunSpec) -> in
             save()
         return bool(stopped)
 
-    with _signals() as stopped, silent_event_threads(), Display() as display:
+    with _signals() as stopped, silent_event_threads(), ProgressDisplay() as display:
         try:
             learner.learn(
                 spec.steps - learner.steps,

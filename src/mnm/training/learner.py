@@ -124,9 +124,9 @@ class Learner:
         if steps < 0:
             raise ValueError(f"steps is {steps}, but must be 0 or more")
         if on_eval is None and on_progress is None and sys.stderr.isatty():
-            from mnm.training.progress import Display
+            from mnm.training.progress import ProgressDisplay
 
-            with Display() as display:
+            with ProgressDisplay() as display:
                 return self.learn(
                     steps,
                     evaluate_every=evaluate_every,

@@ -43,29 +43,29 @@ class DivergenceMonitor:
 
     def warnings(self, row: Row) -> list[str]:
         """What is wrong now and was not before, one line each."""
-        found: dict[str, str] = {}
+        problems: dict[str, str] = {}
         for name, (part, remedy) in LOSSES.items():
             if name in row and math.isfinite(row[name]):
                 usual = float(np.median(self._usual[name])) if len(self._usual[name]) >= 3 else math.inf
                 if abs(row[name]) > EXPLODED * max(usual, 1e-3):
-                    found[name] = f"{part}: {name} is {row[name]:.3g}, usually {usual:.3g}: try {remedy}"
+                    problems[name] = f"{part}: {name} is {row[name]:.3g}, usually {usual:.3g}: try {remedy}"
                 self._usual[name].append(abs(row[name]))
         error, constant = row.get("model_error_1"), row.get("constant_error_1")
         if error is not None and constant is not None and not error <= constant:
-            found["model"] = (
+            problems["model"] = (
                 f"the dynamics model: its error on held-out transitions ({error:.3g}) exceeds that of always"
                 f" moving by the mean change ({constant:.3g}): try more --warmup-updates, more data, or a later"
                 " --value-term-start"
             )
         self._perfect = self._perfect + 1 if row.get("classifier_accuracy", 0.0) >= PERFECT else 0
         if self._perfect >= PERFECT_ROWS:
-            found["classifier"] = (
+            problems["classifier"] = (
                 f"the classifier: it tells real transitions from the model's with accuracy"
                 f" {row['classifier_accuracy']:.3f}, and has for {self._perfect} evaluations, so that the model"
                 " learns nothing from it: try more --input-noise, more --smoothing, or a larger model"
             )
-        new = [text for name, text in found.items() if name not in self._said]
-        self._said = set(found)
+        new = [text for name, text in problems.items() if name not in self._said]
+        self._said = set(problems)
         return new
 
 

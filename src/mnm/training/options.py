@@ -82,14 +82,14 @@ def run_spec(algorithm: Algorithm, options: Options, name: str, config: AgentCon
 def with_new_flags(arguments: Sequence[str]) -> list[str]:
     """The arguments, old names of settings replaced; a line for each says so."""
     flags = {f"--{old.replace('_', '-')}": f"--{new.replace('_', '-')}" for old, new in RENAMED.items()}
-    found = []
+    renamed = []
     for argument in arguments:
         flag, equals, value = argument.partition("=")
         new = flags.get(flag.replace("_", "-")) if flag.startswith("--") else None
         if new is not None:
             print(f"mnm: {flag} is now {new}; the old name goes with version 0.3", file=sys.stderr)
-        found.append(argument if new is None else f"{new}{equals}{value}")
-    return found
+        renamed.append(argument if new is None else f"{new}{equals}{value}")
+    return renamed
 
 
 def preset_of(arguments: list[str]) -> tuple[str, str]:

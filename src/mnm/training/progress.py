@@ -11,11 +11,11 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from mnm.training.learner import Progress as Report
+from mnm.training.learner import Progress as RunProgress
 from mnm.training.learner import Row
 
 
-class Display:
+class ProgressDisplay:
     """`progress` and `row` are the loop's callbacks; on a terminal a bar stands below the lines."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Display:
         self._phase = ""
         self._began, self._updates = time.monotonic(), 0
 
-    def progress(self, report: Report) -> None:
+    def progress(self, report: RunProgress) -> None:
         """Move the bar."""
         if report.phase != self._phase:
             self._phase = report.phase

@@ -164,8 +164,8 @@ def _fill(place: Any, array: NDArray | None, rows: int | None = None) -> Any:
     data = _key_data(place)
     shape = data.shape if rows is None else (rows, *data.shape[1:])
     if array is None or array.shape != shape or array.dtype != data.dtype:
-        found = "nothing" if array is None else f"{array.dtype}{list(array.shape)}"
-        raise ValueError(f"an array is {found} where {data.dtype}{list(shape)} belongs")
+        actual = "nothing" if array is None else f"{array.dtype}{list(array.shape)}"
+        raise ValueError(f"an array is {actual} where {data.dtype}{list(shape)} belongs")
     return jax.random.wrap_key_data(jnp.asarray(array)) if data is not place else jnp.asarray(array)
 
 
