@@ -50,7 +50,7 @@ test test-fast test-long: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS = 0.
 test: $(INSTALLED)
 	$(BIN)/python $(TESTS) -m "not long"
 
-# Without what compiles large programs or trains, and with fewer random examples.
+# Without what takes seconds (compiles networks, trains, draws all figures), and with fewer random examples.
 test-fast: $(INSTALLED)
 	$(BIN)/python $(TESTS) -m "not slow and not long" --hypothesis-profile fast
 

@@ -25,19 +25,25 @@ settings.load_profile("project")
 def pytest_collection_modifyitems(items):
     """A file's tests share a worker, and so what they compile; those marked `apart` may go to any, side by side.
 
-    What takes long starts first, so that at the end no worker is alone with it.
+    What takes long starts first, so that at the end no worker is alone with it: tests that are apart, then the files
+    with the most slow tests.
     """
     groups = {}
     for item in items:
-        group = item.nodeid if item.get_closest_marker("apart") else str(item.path)
+        group = item.nodeid if marked("apart")(item) else str(item.path)
         item.add_marker(pytest.mark.xdist_group(group))
         groups.setdefault(group, []).append(item)
-    ordered = sorted(groups.values(), key=lambda group: sum(map(is_slow, group)), reverse=True)
+    ordered = sorted(groups.values(), key=length, reverse=True)
     items[:] = [item for group in ordered for item in group]
 
 
-def is_slow(item):
-    return item.get_closest_marker("slow") is not None and item.get_closest_marker("long") is None
+def length(group):
+    """How long a group of tests takes, as far as their marks tell."""
+    return any(map(marked("apart"), group)), sum(map(marked("slow"), group))
+
+
+def marked(name):
+    return lambda item: item.get_closest_marker(name) is not None
 
 
 @dataclass(frozen=True)

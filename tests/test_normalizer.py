@@ -7,6 +7,8 @@ import pytest
 
 from mnm.normalizer import Normalizer
 
+pytestmark = pytest.mark.slow
+
 OFFSETS = jnp.array([0.0, 1e3, -1e3, 0.5])
 SCALES = jnp.array([1.0, 1.0, 10.0, 1e-3])
 

@@ -398,6 +398,7 @@ def running_for_long(fake, **changes):
     return process
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_all_with_a_checkpoint_and_the_sweep_can_go_on(number, fake):
     process = running_for_long(fake)
@@ -415,6 +416,7 @@ def test_a_signal_ends_all_with_a_checkpoint_and_the_sweep_can_go_on(number, fak
     assert again["Pendulum-v1-sac-seed2"]["step"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with its parent")
 def test_no_trial_outlives_a_sweep_that_is_killed(fake):
     process = running_for_long(fake)

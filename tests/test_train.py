@@ -124,6 +124,7 @@ def test_an_impossible_setting_is_named(capsys):
     assert "batch_size is 0" in "".join(capsys.readouterr())
 
 
+@pytest.mark.slow
 def test_a_reward_without_logarithm_stops_the_run_and_names_it(tmp_path, capsys):
     arguments = ["mnm", "--env", "Pendulum-v1", "--steps", "10", "--runs", str(tmp_path), *SMALL, *MODEL]
     assert train(arguments) == 1
@@ -164,6 +165,7 @@ def test_a_run_on_a_task_that_breaks_keeps_what_it_had(tmp_path, capsys):
     assert mnm.load(folder / "agent.npz").steps == 26
 
 
+@pytest.mark.slow
 def test_weights_and_biases_get_every_row(tmp_path, monkeypatch):
     """By a package of that name that writes down what it is told."""
     (tmp_path / "wandb.py").write_text(

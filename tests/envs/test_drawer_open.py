@@ -24,6 +24,7 @@ def play(env, seed, choose):
     return total, solved
 
 
+@pytest.mark.slow
 def test_the_scripted_policy_opens_it_ten_times_of_ten():
     from metaworld.policies.sawyer_drawer_open_v3_policy import SawyerDrawerOpenV3Policy
 

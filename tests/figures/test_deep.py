@@ -76,6 +76,7 @@ def answers(name, columns):
     return {verdict.claim: verdict.answer for verdict in load(name).judge(columns)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DEEP)
 def test_every_deep_figure_is_drawn_and_judged(name, tmp_path):
     figure, columns = load(name), columns_of(name)
@@ -86,6 +87,7 @@ def test_every_deep_figure_is_drawn_and_judged(name, tmp_path):
     assert {verdict.answer for verdict in verdicts} <= set(ANSWERS.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DEEP)
 def test_a_part_of_a_figure_is_drawn_and_judged_too(name, tmp_path):
     figure, columns = load(name), columns_of(name)
@@ -94,6 +96,7 @@ def test_a_part_of_a_figure_is_drawn_and_judged_too(name, tmp_path):
     figure.judge(part)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in DEEP if name != "imagined_rollouts"])
 def test_runs_that_stopped_before_they_learned_cannot_tell(name, tmp_path):
     figure, columns = load(name), columns_of(name)
@@ -110,6 +113,7 @@ def planned(name, scale):
     return [trial for sweep in load(name).sweeps(scale, ALL, Path("nowhere")) for trial in plan(sweep)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", SIZES)
 @pytest.mark.parametrize("name", DEEP)
 def test_the_runs_of_every_figure_can_be_planned(name, scale):
@@ -117,6 +121,7 @@ def test_the_runs_of_every_figure_can_be_planned(name, scale):
     assert len({trial.folder for trial in trials}) == len(trials) >= 2 * len(SIZES[scale].seeds)
 
 
+@pytest.mark.slow
 def test_a_run_that_figures_share_is_the_same_in_all_of_them():
     begun = {}
     for name in DEEP:

@@ -32,6 +32,7 @@ def reproduced(tmp_path_factory):
     return of
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_exact_figures_are_reproduced(name, reproduced):
     folder, verdicts = reproduced(name)
@@ -49,12 +50,14 @@ def verdict(reproduced):
     return found
 
 
+@pytest.mark.slow
 def test_the_paper_s_claims_that_hold(verdict):
     assert verdict("comparing_objectives", "always a lower bound").holds
     assert verdict("aliased_model", "despite the inaccurate model").holds
     assert verdict("three_states", "VMBPO goes right").holds
 
 
+@pytest.mark.slow
 def test_the_paper_s_claims_that_do_not(verdict):
     assert not verdict("goal_reaching", "printed goal-reaching bound").holds
     assert "300 of 300" in verdict("goal_reaching", "printed goal-reaching bound").measured

@@ -5,6 +5,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -422,6 +423,14 @@ def test_an_unfinished_run_is_offered_and_a_finished_one_is_left(tmp_path, capsy
     assert measured(folder)["step"] == [20, 25]
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run of 20 steps."""
+    runs = tmp_path_factory.mktemp("runs")
+    assert train(arguments("Pendulum-v1", 20, runs)) == 0
+    return runs / "Pendulum-v1-sac-seed0"
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -435,9 +444,8 @@ def test_an_unfinished_run_is_offered_and_a_finished_one_is_left(tmp_path, capsy
         (lambda config: {}, "it has no 'algorithm'"),
     ],
 )
-def test_a_changed_configuration_is_refused_in_one_line(change, said, tmp_path, capsys):
-    assert train(arguments("Pendulum-v1", 20, tmp_path)) == 0
-    folder = tmp_path / "Pendulum-v1-sac-seed0"
+def test_a_changed_configuration_is_refused_in_one_line(change, said, finished, tmp_path, capsys):
+    folder = shutil.copytree(finished, tmp_path / finished.name)
     path = folder / "config.json"
     path.write_text(json.dumps(change(json.loads(path.read_text()) | {"steps": 25})))
     capsys.readouterr()
