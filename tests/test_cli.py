@@ -520,7 +520,7 @@ def test_an_iteration_that_does_not_converge_exits_with_1_and_one_line(run, nois
     def fail_to_converge(report):
         raise ConvergenceError("still moving")
 
-    monkeypatch.setattr("mnm.tabular.solution.Report.ladders", property(fail_to_converge))
+    monkeypatch.setattr("mnm.tabular.solution.Solution.ladders", property(fail_to_converge))
     code, _, err = run("solve", noisy_map, *options)
     assert code == 1
     assert err == f"mnm: {noisy_map}: still moving\n"

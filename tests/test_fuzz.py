@@ -31,10 +31,10 @@ COUNTS = [100, pytest.param(1000, marks=[pytest.mark.long, pytest.mark.apart])]
 def somewhere(tmp_path, monkeypatch):
     """An empty folder to stand in; what takes long is only begun."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(mnm.commands.train, "work", lambda *_: 0)
+    monkeypatch.setattr(mnm.commands.train, "run_training", lambda *_: 0)
     monkeypatch.setattr(mnm.commands.train, "Learner", Begun)
     monkeypatch.setattr(mnm.training.driver, "Learner", Begun)
-    monkeypatch.setattr(mnm.training.driver, "work", lambda *_: 0)
+    monkeypatch.setattr(mnm.training.driver, "run_training", lambda *_: 0)
     monkeypatch.setattr("mnm.sweeps.supervise.supervise", lambda *_: None)
     monkeypatch.setattr("mnm.cli.reproduce", lambda _: 0)
     return tmp_path

@@ -105,7 +105,7 @@ def test_an_out_that_cannot_be_written_is_an_error(capsys, tmp_path):
     ("file", "content", "reason"),
     [
         ("metrics.csv", b"no,metrics\n1,2\n", "its first column is &#39;no&#39;"),
-        ("metrics.csv", b"step,return\n1,x\n", "&#39;x&#39; is no number"),
+        ("metrics.csv", b"step,return\n1,x\n", "&#39;x&#39; is not a number"),
         ("metrics.csv", b"\xff\xfe\x00\n", "utf-8"),
         ("metrics.csv", b'step\n"' + b"x" * 200_000 + b'"\n', "field larger than field limit"),
         ("metrics.csv", b"step,return\ninf,1\n", "there is a row without a step"),

@@ -107,7 +107,7 @@ def test_no_metric_is_called_step(tmp_path):
     [
         ("time,a\n1,2\n", "metrics.csv: no file of metrics: its first column is 'time', not 'step'"),
         ("step,a\n1,2,3\n", "metrics.csv: row 2 has 3 cells, the header 2"),
-        ("step,a\n1,2\n2,x\n", "metrics.csv: row 3, column 'a': 'x' is no number"),
+        ("step,a\n1,2\n2,x\n", "metrics.csv: row 3, column 'a': 'x' is not a number"),
     ],
 )
 def test_a_file_of_something_else_is_refused(tmp_path, text, what):

@@ -100,4 +100,4 @@ def check_entries(path: Path, config: Mapping[str, Any], kinds: Mapping[str, typ
         if name not in config:
             raise RunError(f"{path} is not a run's configuration: it has no {name!r}")
         if not isinstance(config[name], kind) or isinstance(config[name], bool) != (kind is bool):
-            raise RunError(f"{path}: {name} is {config[name]!r}, which is not a {kind.__name__}")
+            raise RunError(f"{path}: {name} is {config[name]!r}, which is not of type {kind.__name__}")
