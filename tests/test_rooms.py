@@ -7,6 +7,7 @@ import mnm
 
 LAYERS = (
     ("messages",),
+    ("trust",),
     ("tabular",),
     ("envs",),
     ("networks", "normalizer", "replay", "losses"),

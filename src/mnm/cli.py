@@ -52,7 +52,6 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):  # a terminal without arrows shows question marks
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-    sys.path.append(os.getcwd())  # for --env module:Task-v0; last, so that no file here hides a library
     try:
         sys.exit(run(use_compilation_cache(sys.argv[1:], os.environ)))
     except KeyboardInterrupt:

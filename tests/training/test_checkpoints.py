@@ -84,12 +84,15 @@ def go(agent, until=STEPS, pauses=None):
     def on_eval(seed, step, row):
         rows.append((seed, step, {k: v for k, v in row.items() if k not in ("seconds", "updates_per_s")}))
 
-    def should_stop():
+    def on_step():
         if left[0] is not None:
             left[0] -= 1
+
+    def should_stop():
         return left[0] == 0
 
-    agent.learn(until - agent.steps, evaluate_every=5, evaluation_episodes=1, on_eval=on_eval, should_stop=should_stop)
+    hooks = {"on_eval": on_eval, "on_step": on_step, "should_stop": should_stop}
+    agent.learn(until - agent.steps, evaluate_every=5, evaluation_episodes=1, **hooks)
     return rows
 
 

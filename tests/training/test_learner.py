@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import mnm
 from agents.probes import the_statistics_are_those_of
 from mnm.agents import ALGORITHMS
 from mnm.envs.adapter import TaskError, episode_seed
@@ -136,8 +137,9 @@ def test_rows_say_what_was_measured(mbpo_run):
 def test_progress_goes_through_the_phases(mbpo_run):
     _, rows, progress = mbpo_run
     phases = [p.phase for p in progress]
-    assert phases == ["random steps"] * 16 + ["model warm-up"] + ["learning"] * 4
-    warm_up = progress[16]
+    warm_up, learning = (["compiling: model warm-up", "model warm-up"], ["compiling: learning", *["learning"] * 4])
+    assert phases == ["random steps"] * 16 + warm_up + learning
+    warm_up = progress[17]
     assert (warm_up.done, warm_up.total, warm_up.updates) == (10, 10, 10)
     assert (progress[-1].done, progress[-1].total, progress[-1].updates) == (20, 20, 14)
     assert progress[-1].last_return == rows[1][2]["return"]
@@ -317,3 +319,50 @@ def test_statistics_keep_what_the_replay_has_forgotten():
     the_statistics_of_a_run_are_those_of(
         learner.agent(0).actor_critic.observations, [(episode, step) for episode in (1, 2, 3, 4) for step in range(3)]
     )
+
+
+class Endless(gym.Env):
+    """Has no end and no time limit."""
+
+    observation_space = gym.spaces.Box(-1.0, 1.0, (1,))
+    action_space = gym.spaces.Box(-1.0, 1.0, (1,))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(1, np.float32), 1.0, False, False, {}
+
+
+def test_a_task_without_a_time_limit_is_cut_off_and_that_is_told_once(capsys):
+    learner = mnm.SAC(Endless, scale="quick", episode_limit=7, learning_starts=100, replay_capacity=50)
+    learner.learn(20, evaluation_episodes=2)
+    assert learner.evaluated[0] == [7.0, 7.0]
+    assert learner.episodes == [3]
+    told = capsys.readouterr().err
+    assert told.count("Endless has no time limit: its episodes are cut off after 7 steps (--episode-limit") == 1
+
+
+def test_an_evaluation_can_be_left_off_and_is_made_when_the_run_goes_on():
+    rows, asked = [], []
+
+    def should_stop():
+        asked.append(True)
+        return len(asked) == 14  # ten steps, then the fourth of the evaluation
+
+    learner = mnm.SAC(Endless, scale="quick", episode_limit=7, learning_starts=100, replay_capacity=50)
+    hooks = {"on_eval": lambda seed, step, row: rows.append(step), "evaluation_episodes": 1}
+    learner.learn(10, should_stop=should_stop, **hooks)
+    assert (learner.steps, learner.evaluated_step, rows) == (10, 0, [])
+    learner.learn(0, **hooks)
+    assert (learner.steps, learner.evaluated_step, rows) == (10, 10, [10])
+
+
+def test_every_draw_of_the_policy_is_new_unless_a_seed_is_named():
+    learner = mnm.SAC(Endless, scale="quick", replay_capacity=50)
+    observation = np.zeros(1, np.float32)
+    draws = {float(learner.predict(observation, deterministic=False)[0]) for _ in range(5)}
+    assert len(draws) == 5
+    named = {float(learner.predict(observation, deterministic=False, seed=3)[0]) for _ in range(5)}
+    assert len(named) == 1

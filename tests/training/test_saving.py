@@ -3,12 +3,14 @@
 import json
 import pickle
 
+import gymnasium as gym
 import jax
 import numpy as np
 import pytest
 
 import mnm
-from mnm.training.saving import SavedAgentError
+from mnm.messages import UserError
+from mnm.training.saving import SavedAgentError, read_arrays, write_arrays
 
 pytestmark = pytest.mark.slow
 
@@ -117,7 +119,7 @@ def test_a_file_that_does_not_fit_says_where(path, change, message):
 
 
 def test_another_task_names_the_difference(path):
-    with pytest.raises(SavedAgentError, match=r"saved for Pendulum-v1 .*\(3, 1\).*InvertedPendulum-v5 has \(4, 1\)"):
+    with pytest.raises(SavedAgentError, match=r"saved for Pendulum-v1 .*\[3, 1\].*InvertedPendulum-v5 has \[4, 1\]"):
         mnm.load(path, "InvertedPendulum-v5")
 
 
@@ -126,3 +128,46 @@ def test_an_unknown_setting_names_the_nearest():
         mnm.SAC("Pendulum-v1", batchsize=3)
     with pytest.raises(ValueError, match="must be one of paper, cpu, quick"):
         mnm.SAC("Pendulum-v1", scale="huge")
+
+
+class Pendulum(gym.Env):
+    """Has the name of another task, and other spaces."""
+
+    observation_space = gym.spaces.Box(-1.0, 1.0, (3,))
+    action_space = gym.spaces.Box(-1.0, 1.0, (1,))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(3, np.float32), 0.0, False, False, {}
+
+
+def test_an_agent_of_a_function_s_environment_is_not_put_on_another_task(tmp_path):
+    path = tmp_path / "agent.npz"
+    mnm.SAC(Pendulum, **SETTINGS).save(path)
+    with pytest.raises(SavedAgentError, match=r"an environment that a function made: give it, .* env=Pendulum"):
+        mnm.load(path)
+    assert mnm.load(path, env=Pendulum).task is Pendulum
+    with pytest.raises(SavedAgentError, match=r"with action low \[-1.0\], but Pendulum-v1 has \[-2.0\]"):
+        mnm.load(path, env="Pendulum-v1")
+
+
+def test_a_file_alone_imports_no_module(tmp_path, monkeypatch):
+    """Neither for its task nor for its algorithm; with trust it does."""
+    monkeypatch.syspath_prepend(tmp_path)
+    mark = tmp_path / "executed"
+    (tmp_path / "hostile.py").write_text(f"open({str(mark)!r}, 'w').close()\n")
+    agent = mnm.SAC("Pendulum-v1", **SETTINGS)
+    for change in ({"env": "hostile:Task-v0"}, {"algorithm": "hostile:agent"}):
+        path = tmp_path / "agent.npz"
+        agent.save(path)
+        header, arrays = read_arrays(path)
+        write_arrays(path, header | change, arrays)
+        with pytest.raises(UserError, match="the module hostile would be imported, which runs its code"):
+            mnm.load(path)
+        assert not mark.exists()
+    with pytest.raises(UserError, match="hostile"):
+        mnm.load(path, trust=True)
+    assert mark.exists()

@@ -63,6 +63,8 @@ class AgentConfig:
     random_episode_steps: Count | None = 100
     """Episodes of random actions are cut off after so many steps, so that there are many starts among them; none: they
     are as long as the task's."""
+    episode_limit: Count = 1_000
+    """Episodes of a task without a time limit of its own are cut off after so many steps."""
     updates_per_step: Count = 20
     """Updates after every real step."""
     replay_capacity: Count = 1_000_000

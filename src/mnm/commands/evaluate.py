@@ -22,6 +22,8 @@ class Evaluate:
 
     run: tyro.conf.Positional[Path]
     """The run's folder."""
+    trust: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Import the module of a task or agent that the run's files name as module:name: it runs that module's code."""
     episodes: int = 10
     """How many episodes for each seed."""
     seeds: tuple[int, ...] = (0,)
@@ -40,7 +42,7 @@ def evaluate(command: Evaluate) -> int:
     from mnm.training.driver import load_trained
 
     try:
-        learner = load_trained(command.run)
+        learner = load_trained(command.run, trusted=command.trust)
         played = [episode for seed in command.seeds for episode in learner.evaluate(0, command.episodes, seed)]
     except UserError as error:
         return fail(str(error))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import tyro
@@ -23,6 +24,8 @@ class Render:
 
     run: tyro.conf.Positional[Path]
     """The run's folder."""
+    trust: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Import the module of a task or agent that the run's files name as module:name: it runs that module's code."""
     out: Path = Path("run.gif")
     """The video: .gif, or .mp4 (which needs pip install imageio-ffmpeg)."""
     steps: int = 200
@@ -42,7 +45,7 @@ def render(command: Render) -> int:
     from mnm.training.video import imagine, play, write_video
 
     try:
-        learner = load_trained(command.run)
+        learner = load_trained(command.run, trusted=command.trust)
         take = play(learner, command.steps, command.seed)
         imagined = imagine(learner, take)
     except UserError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 
@@ -19,6 +20,8 @@ class Resume:
 
     run: tyro.conf.Positional[Path]
     """The run's folder."""
+    trust: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Import the module of a task or agent that the run's files name as module:name: it runs that module's code."""
 
 
 def resume(command: Resume) -> int:
@@ -26,6 +29,6 @@ def resume(command: Resume) -> int:
     from mnm.training.driver import resume_run
 
     try:
-        return resume_run(command.run)
+        return resume_run(command.run, trusted=command.trust)
     except UserError as error:
         return fail(str(error))

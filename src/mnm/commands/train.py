@@ -12,6 +12,7 @@ from mnm.training.driver import run_training
 from mnm.training.learner import Learner
 from mnm.training.options import Options, check, command_of, preset_of, run_spec, with_new_flags
 from mnm.training.runs import checked_folder, delete, task_name, write_spec
+from mnm.trust import trust
 
 
 def train(arguments: list[str]) -> int:
@@ -34,12 +35,14 @@ def train(arguments: list[str]) -> int:
 def offered(arguments: list[str]) -> dict[str, Algorithm]:
     """All agents of ours; and the user's own that the first argument names."""
     own = arguments[:1] if arguments and ":" in arguments[0] and not arguments[0].startswith("-") else []
+    trust(*own)
     return ALGORITHMS | {name: find_algorithm(name) for name in own}
 
 
 def run(algorithm: Algorithm, options: Options, config: AgentConfig) -> int:
     """Make the folders, train."""
     check(options)
+    trust(options.env)
     name = options.name if options.name is not None else f"{task_name(options.env)}-{algorithm.short_name}"
     seeds = tuple(range(options.seed, options.seed + options.seeds))
     folders = [checked_folder(options.runs, f"{name}-seed{seed}", options.overwrite) for seed in seeds]

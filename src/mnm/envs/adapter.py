@@ -5,6 +5,7 @@ Whatever an environment does wrong is one TaskError, so that a run stops with a 
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable
 from difflib import get_close_matches
@@ -19,7 +20,10 @@ from mnm.messages import UserError
 STREAMS = {"training": 0, "evaluation": 1}  # the numbers are part of every seed: never change one
 
 
-UNLIMITED = 1_000_000
+EPISODE_LIMIT = 1_000
+"""Steps after which an episode of a task without a time limit is cut off, if nobody says otherwise."""
+_cut_off: set[str] = set()
+"""Tasks of which this has been told."""
 
 
 class TaskError(UserError):
@@ -48,8 +52,11 @@ def episode_seed(seed: int, stream: str, episode: int) -> int:
     return int(sequence.generate_state(1)[0]) >> 1
 
 
-def make(task: str | Callable[[], gym.Env]) -> Environment:
-    """A new environment: by its Gymnasium id ("Pendulum-v1", "module:Task-v0"), or from a function that makes one."""
+def make(task: str | Callable[[], gym.Env], episode_limit: int = EPISODE_LIMIT) -> Environment:
+    """A new environment: by its Gymnasium id ("Pendulum-v1", "module:Task-v0"), or from a function that makes one.
+
+    `episode_limit` is the time limit of a task that has none of its own.
+    """
     if not isinstance(task, str) and (isinstance(task, gym.Env) or not callable(task)):
         raise TaskError(
             f"the task is {_short(task)}, but a run makes two environments, for training and for evaluation:"
@@ -57,7 +64,7 @@ def make(task: str | Callable[[], gym.Env]) -> Environment:
         )
     env = make_env(task)
     try:
-        return Environment(env)
+        return Environment(env, episode_limit)
     except TaskError:
         env.close()
         raise
@@ -95,12 +102,13 @@ class Environment:
     """One Gymnasium environment with continuous observations and bounded continuous actions.
 
     `episode` is the number of the episode for messages: 0 before the first reset, then 1, 2, ...
-    `time_limit` is how many steps an episode may have, UNLIMITED if the environment's registration does not say.
+    `time_limit` is how many steps an episode may have: that of the environment's registration, else `episode_limit`,
+    after which an episode is truncated.
     `termination` is the environment's attribute `termination_function`, a JAX function
     (observations, actions, next_observations) -> terminated, or None if it declares none.
     """
 
-    def __init__(self, env: gym.Env) -> None:
+    def __init__(self, env: gym.Env, episode_limit: int = EPISODE_LIMIT) -> None:
         self.name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
         observations = getattr(env, "observation_space", None)
         actions = getattr(env, "action_space", None)
@@ -117,7 +125,8 @@ class Environment:
                 " (observations, actions, next_observations), or remove it"
             )
         limit = env.spec.max_episode_steps if env.spec is not None else None
-        self.time_limit = limit if limit is not None else UNLIMITED
+        self.time_limit = limit if limit is not None else episode_limit
+        self._has_limit = limit is not None
         self.episode = 0
         self._step = 0
         self._env = env
@@ -147,13 +156,30 @@ class Environment:
         observation, reward, terminated, truncated, info = answer
         if not isinstance(info, dict):
             self._fail(f"the info is {_short(info)}: return a dict")
-        return Step(
-            self._observation(observation),
-            self._reward(reward),
-            self._flag("terminated", terminated),
-            self._flag("truncated", truncated),
-            info,
-        )
+        ended, cut = self._flag("terminated", terminated), self._flag("truncated", truncated)
+        if not (self._has_limit or ended or cut) and self._step >= self.time_limit:
+            cut = True
+            self._tell_of_limit()
+        return Step(self._observation(observation), self._reward(reward), ended, cut, info)
+
+    def _tell_of_limit(self) -> None:
+        """Once for each task."""
+        if self.name not in _cut_off:
+            _cut_off.add(self.name)
+            print(
+                f"mnm: {self.name} has no time limit: its episodes are cut off after {self.time_limit} steps"
+                " (--episode-limit; in Python episode_limit=)",
+                file=sys.stderr,
+            )
+
+    @property
+    def spaces(self) -> dict[str, list[float]]:
+        """The shape of the observations and the bounds of the actions, as JSON."""
+        return {
+            "observation_shape": list(self.observation_shape),
+            "action_low": self._low.reshape(-1).tolist(),
+            "action_high": self._high.reshape(-1).tolist(),
+        }
 
     def close(self) -> None:
         """Free what the environment holds."""

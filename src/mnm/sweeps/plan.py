@@ -21,6 +21,7 @@ from mnm.sweeps.trials import Trial
 from mnm.training.options import Options, check, command_of, preset_of, run_spec, with_new_flags
 from mnm.training.runs import read_run, task_name
 from mnm.training.spec import RunError, RunSpec
+from mnm.trust import trust
 
 LABEL_LENGTH = 40
 OURS = ("env", "seed", "seeds", "runs", "name", "overwrite")
@@ -44,6 +45,7 @@ class Variant(NamedTuple):
 
 def plan(command: Sweep) -> list[Trial]:
     """All trials in the order of their start: every variant with the first seed first, so that all soon compare."""
+    trust(*command.envs, *command.agents)
     check_lists(command)
     chosen = [variant for env in command.envs for variant in variants(command, env)]
     tell_left_out(command)

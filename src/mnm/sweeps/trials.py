@@ -65,7 +65,9 @@ def start(
     """
     if not (trial.folder / CONFIG).exists():
         write_spec(trial.folder, trial.spec)
-    arguments = ("resume", str(trial.folder))
+    # The sweep's user has typed the names: a task or an agent of a module may be imported.
+    trusted = ("--trust",) if ":" in trial.spec.env + trial.spec.algorithm else ()
+    arguments = ("resume", str(trial.folder), *trusted)
     tie = ["-I", "-S", guard.__file__, str(os.getpid()), "-" if core is None else str(core), str(patience)]
     with trial.log.open("ab") as log:
         log.write(f"$ mnm {shlex.join(arguments)}\n".encode())

@@ -29,17 +29,19 @@ from mnm.training.progress import ProgressDisplay
 from mnm.training.runs import AGENT, CONFIG, Run, read_run
 from mnm.training.saving import config_from_json, load
 from mnm.training.spec import RunError, RunSpec
+from mnm.trust import check_trusted, trust
 
 FAILED = 1
 
 
-def resume_run(folder: Path) -> int:
+def resume_run(folder: Path, *, trusted: bool = False) -> int:
     """Go on with a run from its last checkpoint, or from its beginning if it was stopped before the first.
 
     Seeds that were trained together go on together.
     """
     run = read_run(folder)
     spec = run.spec
+    _check_trust(run, trusted)
     if run.finished and (folder / AGENT).exists():
         print(f"{folder} is finished: {spec.steps} steps")
         return 0
@@ -61,15 +63,23 @@ def from_checkpoint(run: Run) -> Learner:
     return learner
 
 
-def load_trained(folder: Path) -> Learner:
+def load_trained(folder: Path, *, trusted: bool = False) -> Learner:
     """The agent of the run in a folder: the saved one, or the last checkpoint's."""
     run = read_run(folder)
+    _check_trust(run, trusted)
     return load(folder / AGENT, run.env) if (folder / AGENT).exists() else from_checkpoint(run)
+
+
+def _check_trust(run: Run, trusted: bool) -> None:
+    """Whether the modules that the run names may be imported, since the user trusts the run or has typed them."""
+    if trusted:
+        trust(run.env, run.algorithm)
+    check_trusted(run.folder / CONFIG, run.env, run.algorithm)
 
 
 def run_training(learner: Learner, folders: Sequence[Path], spec: RunSpec) -> int:
     """Learn up to the run's last step; the exit code: 0, 1 failed, 128 and more when a signal stopped it."""
-    writers = [MetricsWriter(folder, after=learner.steps) for folder in folders]
+    writers = [MetricsWriter(folder, after=learner.evaluated_step) for folder in folders]
     monitors = [DivergenceMonitor() for _ in folders]
     places = {seed: index for index, seed in enumerate(learner.seeds)}
     send = _weights_and_biases(folders, spec) if spec.wandb else None
@@ -98,10 +108,9 @@ def run_training(learner: Learner, folders: Sequence[Path], spec: RunSpec) -> in
         for index, folder in enumerate(folders):
             learner.save(folder / AGENT, index)
 
-    def should_stop() -> bool:
-        if stopped or time.monotonic() - saved_at >= 60 * spec.checkpoint_minutes:
+    def save_now_and_then() -> None:
+        if time.monotonic() - saved_at >= 60 * spec.checkpoint_minutes:
             save()
-        return bool(stopped)
 
     with _signals() as stopped, silent_event_threads(), ProgressDisplay() as display:
         try:
@@ -111,11 +120,12 @@ def run_training(learner: Learner, folders: Sequence[Path], spec: RunSpec) -> in
                 evaluation_episodes=spec.evaluation_episodes,
                 on_eval=on_eval,
                 on_progress=display.progress,
-                should_stop=should_stop,
+                on_step=save_now_and_then,
+                should_stop=lambda: bool(stopped),
             )
-            if learner.steps >= spec.steps and not learner.warming_up:  # a signal that comes too late stops nothing
+            save()
+            if learner.evaluated_step >= spec.steps:  # a signal that comes too late stops nothing
                 stopped.clear()
-                save()
                 save_agents()
         except TaskError as error:  # what was learned up to here is good
             save_agents()

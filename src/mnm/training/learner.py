@@ -73,8 +73,8 @@ class Learner:
     ) -> None:
         self.algorithm, self.task, self.seeds = algorithm, task, seeds
         self.many = len(seeds) > 1
-        self._environments = [make(task) for _ in seeds]
-        self._evaluation = make(task)
+        self._environments = [make(task, config.episode_limit) for _ in seeds]
+        self._evaluation = make(task, config.episode_limit)
         self.task_name = self._evaluation.name
         self.dims = (self._evaluation.observation_dim, self._evaluation.action_dim)
         self.config = config
@@ -103,6 +103,9 @@ class Learner:
         self.evaluated: list[list[float]] = [[] for _ in seeds]
         """The returns of the latest evaluation's episodes, by seed."""
         self._compiled: set[str] = set()
+        self.evaluated_step = 0
+        """The step of the latest evaluation."""
+        self._draws = np.random.default_rng((seeds[0], 3))
         self._random = [np.random.default_rng((seed, 2)) for seed in seeds]
 
     def learn(
@@ -113,13 +116,16 @@ class Learner:
         evaluation_episodes: int = 5,
         on_eval: Callable[[int, int, Row], None] | None = None,
         on_progress: Callable[[Progress], None] | None = None,
+        on_step: Callable[[], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
     ) -> Learner:
         """Take `steps` more real steps with every seed.
 
         Every `evaluate_every` steps, and at the end, the deterministic policy is evaluated on episodes of its own, and
-        on_eval(seed, step, row) gets what was measured. Without callbacks, a terminal shows both. should_stop is asked
-        after every step and every chunk of the model's warm-up, where a snapshot can be taken; True ends the work.
+        on_eval(seed, step, row) gets what was measured. Without callbacks, a terminal shows both. on_step is called
+        after every step and every chunk of the model's warm-up, where a snapshot can be taken. should_stop is asked
+        there too, and in every step of an evaluation; True ends the work. An evaluation that was left off is made when
+        the run goes on.
         """
         if steps < 0:
             raise ValueError(f"steps is {steps}, but must be 0 or more")
@@ -133,13 +139,21 @@ class Learner:
                     evaluation_episodes=evaluation_episodes,
                     on_eval=display.row,
                     on_progress=display.progress,
+                    on_step=on_step,
                     should_stop=should_stop,
                 )
         end = self.steps + steps
         began, updates_began, seconds_before = time.monotonic(), self.updates, self.seconds
         if self._observations is None:
             self._observations = np.stack([self._reset(i) for i in range(len(self.seeds))])
-        while self.steps < end or self.warming_up:
+        should_stop = should_stop or never
+        while self.steps < end or self.warming_up or self._evaluation_is_due(evaluate_every, end):
+            if self._evaluation_is_due(evaluate_every, end):
+                pace = (self.updates - updates_began) / max(time.monotonic() - began, 1e-9)
+                speed = {"seconds": self.seconds, "updates_per_s": pace}
+                if not self._report(evaluation_episodes, speed, on_eval, should_stop):
+                    break
+                continue
             phase = self._phase
             if phase != "random steps" and phase not in self._compiled:
                 self._compiled.add(phase)
@@ -150,20 +164,21 @@ class Learner:
             else:
                 self._step()
                 self._say(on_progress, phase, self.steps, end)
-            elapsed = time.monotonic() - began
-            self.seconds = seconds_before + elapsed
-            due = self.steps % evaluate_every == 0 or self.steps == end
-            if due and not self.warming_up:
-                pace = (self.updates - updates_began) / max(elapsed, 1e-9)
-                self._report(evaluation_episodes, {"seconds": self.seconds, "updates_per_s": pace}, on_eval)
-            if should_stop is not None and should_stop():
+            self.seconds = seconds_before + time.monotonic() - began
+            if on_step is not None:
+                on_step()
+            if should_stop():
                 break
         return self
 
-    def predict(self, observations: ArrayLike, *, deterministic: bool = True, seed: int = 0) -> NDArray:
+    def _evaluation_is_due(self, evaluate_every: int, end: int) -> bool:
+        due = self.steps % evaluate_every == 0 or self.steps == end
+        return due and self.steps > self.evaluated_step and not self.warming_up
+
+    def predict(self, observations: ArrayLike, *, deterministic: bool = True, seed: int | None = None) -> NDArray:
         """The (first seed's) policy's action for one observation, or actions for a batch, in the task's own units.
 
-        With deterministic=False, a draw from the stochastic policy by `seed`.
+        With deterministic=False, a draw from the stochastic policy: a new one each time, or the one of `seed`.
         """
         array = np.asarray(observations, np.float32)
         single = array.ndim <= 1 or array.shape == self._evaluation.observation_shape
@@ -171,9 +186,19 @@ class Learner:
         if array.shape[1] != self.dims[0]:
             raise ValueError(f"the observation has {array.shape[1]} entries, but {self.task_name} has {self.dims[0]}")
         policy = self.policy(0)
-        actions = np.asarray(mode(policy, array) if deterministic else draw(policy, array, jax.random.key(seed)))
+        if deterministic:
+            actions = np.asarray(mode(policy, array))
+        else:
+            if seed is None:
+                seed = int(self._draws.integers(2**31))
+            actions = np.asarray(draw(policy, array, jax.random.key(seed)))
         scaled = np.stack([self._evaluation.scale(action.astype(np.float64)) for action in actions])
         return scaled[0] if single else scaled
+
+    @property
+    def spaces(self) -> dict[str, list[float]]:
+        """What an agent's task must have in common with the one that it was trained on, as JSON."""
+        return self._evaluation.spaces
 
     def policy(self, index: int) -> Actor:
         """The policy of the seed with this index."""
@@ -211,6 +236,7 @@ class Learner:
             "updates": self.updates,
             "seconds": self.seconds,
             "episodes": self.episodes[index],
+            "evaluated_step": self.evaluated_step,
             "last_return": self._last_returns[index],
             "episode_return": self._episode_returns[index],
             "losses": {name: float(np.asarray(value).reshape(-1)[index]) for name, value in self._losses.items()},
@@ -222,6 +248,7 @@ class Learner:
         shared = counters[0]
         self.steps, self.updates, self.seconds = int(shared["steps"]), int(shared["updates"]), float(shared["seconds"])
         self.episodes = [int(one["episodes"]) for one in counters]
+        self.evaluated_step = int(shared.get("evaluated_step", self.steps))  # not saved before version 0.2
         self._last_returns = [float(one["last_return"]) for one in counters]
         self._episode_returns = [float(one["episode_return"]) for one in counters]
         self._losses = {name: np.array([one["losses"][name] for one in counters]) for name in shared["losses"]}
@@ -272,18 +299,23 @@ class Learner:
         for environment in (*self._environments, self._evaluation):
             environment.close()
 
-    def evaluate(self, index: int, episodes: int, seed: int | None = None) -> list[Episode]:
-        """Episodes of the deterministic policy, in an environment of their own.
+    def evaluate(
+        self, index: int, episodes: int, seed: int | None = None, should_stop: Callable[[], bool] | None = None
+    ) -> list[Episode]:
+        """Episodes of the deterministic policy, in an environment of their own; fewer if should_stop() says so.
 
         Always the same starts, by the run's own seed or by another one.
         """
         seed = self.seeds[index] if seed is None else seed
+        should_stop = should_stop or never
         policy = self.policy(index)
-        played = []
+        played: list[Episode] = []
         for number in range(episodes):
             observations = [self._evaluation.reset(episode_seed(seed, "evaluation", number))]
             actions, rewards, step = [], [], None
             while step is None or not (step.terminated or step.truncated):
+                if should_stop():
+                    return played
                 actions.append(np.asarray(mode(policy, observations[-1][None])[0]))
                 step = self._evaluation.step(actions[-1])
                 observations.append(step.observation)
@@ -410,12 +442,23 @@ class Learner:
                 f" and {self.algorithm.name} takes its logarithm: set reward_offset above 0"
             )
 
-    def _report(self, evaluation_episodes: int, speed: Row, on_eval: Callable[[int, int, Row], None] | None) -> None:
-        """Evaluate every seed, diagnose it, and hand over the row."""
+    def _report(
+        self,
+        evaluation_episodes: int,
+        speed: Row,
+        on_eval: Callable[[int, int, Row], None] | None,
+        should_stop: Callable[[], bool],
+    ) -> bool:
+        """Evaluate every seed, diagnose it, and hand over the rows; False if the evaluation was left off."""
         losses = {name: np.asarray(value).reshape(-1) for name, value in self._losses.items()}
+        episodes = []
+        for index in range(len(self.seeds)):
+            episodes.append(self.evaluate(index, evaluation_episodes, should_stop=should_stop))
+            if len(episodes[-1]) < evaluation_episodes:
+                return False
+        self.evaluated_step = self.steps
         means = []
-        for index, seed in enumerate(self.seeds):
-            played = self.evaluate(index, evaluation_episodes)
+        for index, (seed, played) in enumerate(zip(self.seeds, episodes, strict=True)):
             self.evaluated[index] = totals = [episode.total for episode in played]
             means.append(float(np.mean(totals)))
             row = {"return": means[-1], "return_std": float(np.std(totals)), "updates": float(self.updates)}
@@ -430,11 +473,17 @@ class Learner:
             if on_eval is not None:
                 on_eval(seed, self.steps, row)
         self._last_evaluation = float(np.mean(means))
+        return True
 
     def _say(self, on_progress: Callable[[Progress], None] | None, phase: str, done: int, total: int) -> None:
         if on_progress is not None:
             last = self._last_evaluation if np.isfinite(self._last_evaluation) else float(np.mean(self._last_returns))
             on_progress(Progress(phase, done, total, self.updates, last))
+
+
+def never() -> bool:
+    """Who asks nobody goes on."""
+    return False
 
 
 @jax.jit

@@ -23,6 +23,8 @@ from mnm.messages import UserError
 from mnm.replay import Replay
 from mnm.training.learner import Learner
 from mnm.training.spec import with_new_names
+from mnm.trust import TrustError, check_trusted
+from mnm.trust import trust as trust_names
 
 FORMAT = 2
 HEADER = "header"
@@ -42,32 +44,48 @@ def save(learner: Learner, path: str | Path, index: int = 0) -> None:
         "algorithm": learner.algorithm.name,
         "config": config_as_json(learner.config),
         "task": learner.task_name,
+        "env": learner.task if isinstance(learner.task, str) else None,
         "dims": list(learner.dims),
         "seed": learner.seeds[index],
         "counters": learner.counters(index),
+        **learner.spaces,
     }
     write_arrays(Path(path), header, pack((state, replay)))
 
 
 def load(
-    path: str | Path, task: str | Callable[[], gym.Env] | None = None, *, algorithm: Algorithm | None = None
+    path: str | Path,
+    env: str | Callable[[], gym.Env] | None = None,
+    *,
+    algorithm: Algorithm | None = None,
+    trust: bool = False,
 ) -> Learner:
     """The agent saved in a file, ready to predict and to go on learning at the start of a new episode.
 
-    `task` is needed only where the agent's own was no registered Gymnasium id, `algorithm` only where the agent was
-    made of one that is neither ours nor named module:variable.
+    `env` is needed where the agent's own was made by a function, `algorithm` where it was made of one that is neither
+    ours nor named module:variable. A task or an algorithm of a module is imported, which runs its code, only with
+    `trust`, or if its name is given here.
     """
     path = Path(path)
     try:
         header, arrays = read_arrays(path)
         if header["format"] != FORMAT:
             raise SavedAgentError(f"{path}: saved in format {header['format']}; this version reads format {FORMAT}")
+        if env is None:
+            env = _saved_env(path, header)
+            names = [env]
+        else:
+            names = []
+        names += [str(header["algorithm"])] if algorithm is None else []
+        if trust:
+            trust_names(*names)
+        check_trusted(path, *names)
         algorithm = find_algorithm(header["algorithm"]) if algorithm is None else algorithm
         config = config_from_json(algorithm, header["config"])
         seed, counters = int(header["seed"]), header["counters"]
     except FileNotFoundError:
         raise SavedAgentError(f"{path}: there is no such file") from None
-    except SavedAgentError:
+    except (SavedAgentError, TrustError):
         raise
     except ConfigError as error:
         raise SavedAgentError(f"{path}: {error}") from error
@@ -75,18 +93,31 @@ def load(
         raise SavedAgentError(
             f"{path}: not a saved agent, or a damaged one: {type(error).__name__}: {error}"
         ) from error
-    learner = Learner(algorithm, config, header["task"] if task is None else task, (seed,))
-    if list(learner.dims) != header["dims"]:
-        raise SavedAgentError(
-            f"{path}: saved for {header['task']} with (observations, actions) = {tuple(header['dims'])}, but"
-            f" {learner.task_name} has {learner.dims}"
-        )
+    learner = Learner(algorithm, config, env, (seed,))
+    for name, own in ({"dims": list(learner.dims)} | learner.spaces).items():
+        if header.get(name, own) != own:  # before version 0.2 the spaces were not saved
+            raise SavedAgentError(
+                f"{path}: saved for {header['task']} with {name.replace('_', ' ')} {header[name]}, but"
+                f" {learner.task_name} has {own}"
+            )
     try:
         learner.state, learner.replay = unpack((learner.state, learner.replay), arrays)
         learner.set_counters([counters])
     except (ValueError, TypeError, KeyError) as error:
         raise SavedAgentError(f"{path}: a damaged agent: {error}") from error
     return learner
+
+
+def _saved_env(path: Path, header: Mapping[str, Any]) -> str:
+    """The id of the task that an agent was trained on."""
+    env = header.get("env", header["task"])  # before version 0.2 only its name was saved
+    if not isinstance(env, str):
+        name = header["task"]
+        raise SavedAgentError(
+            f"{path}: the agent was trained on {name}, an environment that a function made: give it, as in"
+            f" mnm.load({path.name!r}, env={name})"
+        )
+    return env
 
 
 def config_as_json(config: AgentConfig) -> dict[str, Any]:
