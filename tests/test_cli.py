@@ -684,3 +684,8 @@ def test_verdicts_of_other_figures_are_kept(tmp_path):
     write_verdicts(tmp_path / "verdicts.csv", {"a": [again]})
     rows = (tmp_path / "verdicts.csv").read_text().splitlines()
     assert rows[1:] == ["b,claim,paper,3,yes", "a,claim,paper,2,yes"]
+
+
+def test_the_version(capsys):
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"mnm {mnm.__version__}\n"

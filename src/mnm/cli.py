@@ -10,6 +10,7 @@ from typing import Any
 
 import tyro
 
+import mnm
 from mnm.commands.cache import FLAG, use_compilation_cache
 from mnm.commands.compare import Compare, compare
 from mnm.commands.envs import Envs, envs
@@ -63,6 +64,9 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Parse the arguments and do what they say; the exit code: 0, 1 failed, 2 bad input."""
+    if arguments == ["--version"]:
+        print(f"mnm {mnm.__version__}")
+        return 0
     if arguments[:1] == ["train"]:  # its flags are the agents' settings: only now are the agents imported
         from mnm.commands.train import train
 

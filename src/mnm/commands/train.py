@@ -34,7 +34,7 @@ def train(arguments: list[str]) -> int:
 
 def offered(arguments: list[str]) -> dict[str, Algorithm]:
     """All agents of ours; and the user's own that the first argument names."""
-    own = arguments[:1] if arguments and ":" in arguments[0] and not arguments[0].startswith("-") else []
+    own = [name for name in arguments[:1] if not name.startswith("-")]
     trust(*own)
     return ALGORITHMS | {name: find_algorithm(name) for name in own}
 

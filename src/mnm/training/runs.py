@@ -80,6 +80,9 @@ class Run:
 def read_run(folder: Path) -> Run:
     """The run in a folder."""
     path = folder / CONFIG
+    if folder.is_file():
+        hint = f": name its folder, {folder.parent}" if (folder.parent / CONFIG).exists() else ""
+        raise RunError(f"{folder} is a file, not a run's folder{hint}")
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
