@@ -56,14 +56,16 @@ def test_it_trains_saves_loads_resumes_sweeps_compares_and_draws(folder, monkeyp
     for path in run.iterdir():
         if path.name != "config.json":
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-    mnm_command(folder, "resume", str(run))
+    mnm_command(folder, "resume", str(run), "--trust")
     again = read_metrics(run / "metrics.csv")
     assert again["critic_loss"] == metrics["critic_loss"]
-    assert "cautious_mbpo:cautious after 30 steps" in mnm_command(folder, "evaluate", str(run), "--episodes", "1")
+    assert "cautious_mbpo:cautious after 30 steps" in mnm_command(
+        folder, "evaluate", str(run), "--episodes", "1", "--trust"
+    )
 
     # Load.
     monkeypatch.syspath_prepend(folder)
-    agent = mnm.load(run / "agent.npz")
+    agent = mnm.load(run / "agent.npz", trust=True)
     assert agent.config.penalty == 2.0
     assert agent.predict(np.array([1.0, 0.0, 0.0])).shape == (1,)
     agent.close()
