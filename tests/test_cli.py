@@ -686,6 +686,5 @@ def test_verdicts_of_other_figures_are_kept(tmp_path):
     assert rows[1:] == ["b,claim,paper,3,yes", "a,claim,paper,2,yes"]
 
 
-def test_the_version(capsys):
-    assert run(["--version"]) == 0
-    assert capsys.readouterr().out == f"mnm {mnm.__version__}\n"
+def test_the_version(run):
+    assert run("--version") == (0, f"mnm {mnm.__version__}\n", "")
