@@ -33,6 +33,7 @@ pytestmark = pytest.mark.slow
 
 SMALL = {"hidden": (4,), "model_hidden": (4,), "head_hidden": (4,), "ensemble_size": 2, "discount": 0.5}
 CONFIG = replace(ALGORITHMS["mnm"].presets["quick"], **SMALL, classifier_hidden=(4,), reward_offset=0.25)
+OFFSET = CONFIG.reward_offset
 
 
 @cache
@@ -60,7 +61,7 @@ def world(changes, reward=0.0, logit=0.0, log_std=-20.0, lowest=0.0):
     Its statistics change nothing. An episode has ended, and the lowest reward was this.
     """
     made = new_agent().world
-    parts = (made.dynamics.network, made.target_dynamics.network, made.rewards, made.continues)
+    parts = (made.dynamics.network, made.target_dynamics.network, made.reward_head, made.termination_head)
     outputs = ([99.0, 0.0], [changes, log_std], [reward], [logit])  # the online network must not be asked
     statistics = Statistics(spread(), spread(), spread(lowest=lowest), jnp.ones(()))
     return eqx.tree_at(
@@ -176,7 +177,7 @@ def test_the_imagined_return_weighs_steps_with_the_probability_to_be_alive(agent
     """Reward 2, going on with probability 3/4, three steps: 2 (1 + 3/4 + 9/16); no discount."""
     starts = jnp.zeros((3, 1))
     made = world(0.0, reward=2.0, logit=np.log(3.0))
-    found = imagined_returns(CONFIG, False, agent.actor_critic, made, None, starts, 3, jax.random.key(0))
+    found = imagined_returns(CONFIG, False, OFFSET, agent.actor_critic, made, None, starts, 3, jax.random.key(0))
     assert set(found) == {"model_return"}
     assert found["model_return"] == pytest.approx(2 * (1 + 0.75 + 0.75**2), rel=1e-5)
 
@@ -187,7 +188,7 @@ def bound(agent, reward, logit, ratio):
     classifier = eqx.tree_at(lambda c: c.network, agent.classifier, constant(agent.classifier.network, [smoothed]))
     made = world(0.0, reward=reward, logit=logit)
     found = imagined_returns(
-        CONFIG, True, agent.actor_critic, made, classifier, jnp.zeros((2, 1)), 3, jax.random.key(0)
+        CONFIG, True, OFFSET, agent.actor_critic, made, classifier, jnp.zeros((2, 1)), 3, jax.random.key(0)
     )
     return float(found["bound"])
 
@@ -207,7 +208,7 @@ def test_the_bound_without_ends_is_the_log_return_less_the_price_of_the_ratio(ag
     classifier = eqx.tree_at(lambda c: c.network, agent.classifier, loud)
     made, key = world(0.0, reward=0.75, logit=50.0), jax.random.key(0)
     starts = jnp.zeros((256, 1))
-    found = imagined_returns(CONFIG, True, agent.actor_critic, made, classifier, starts, 3, key)
+    found = imagined_returns(CONFIG, True, OFFSET, agent.actor_critic, made, classifier, starts, 3, key)
     starts = jnp.zeros((20_000, 1))
     price = ratio_terms(CONFIG, made, classifier, rows_at(starts, agent.actor_critic.actor.mode(starts)), key).mean()
     assert abs(float(price)) > 0.2
@@ -218,7 +219,9 @@ def test_the_bound_takes_no_logarithm_of_a_reward_below_the_lowest_seen(agent):
     """The model pays -5, but nothing below -0.05 was ever seen: with the offset, 0.2 for ever."""
     made = world(0.0, reward=-5.0, logit=50.0, lowest=-0.05)
     silent = eqx.tree_at(lambda c: c.network, agent.classifier, constant(agent.classifier.network, [0.0]))
-    found = imagined_returns(CONFIG, True, agent.actor_critic, made, silent, jnp.zeros((2, 1)), 3, jax.random.key(0))
+    found = imagined_returns(
+        CONFIG, True, OFFSET, agent.actor_critic, made, silent, jnp.zeros((2, 1)), 3, jax.random.key(0)
+    )
     price = ratio_terms(CONFIG, made, silent, rows_at(*jnp.zeros((2, 2, 1))), jax.random.key(0)).mean()
     assert found["bound"] == pytest.approx(np.log(0.2 / 0.5) + float(price), abs=1e-4)
     assert found["model_return"] == pytest.approx(-15.0, rel=1e-3)

@@ -544,9 +544,9 @@ def test_a_declared_termination_replaces_the_learned_one(agent, batch):
         for termination in (None, far_right)
     )
     np.testing.assert_array_equal(declared.next_observations, learned.next_observations)
-    np.testing.assert_array_equal(declared.termination_head, declared.next_observations[:, 0] <= 0.5)
-    assert 0 < declared.termination_head.mean() < 1
-    assert not np.isin(learned.termination_head, [0, 1]).any()
+    np.testing.assert_array_equal(declared.continues, declared.next_observations[:, 0] <= 0.5)
+    assert 0 < declared.continues.mean() < 1
+    assert not np.isin(learned.continues, [0, 1]).any()
 
 
 def test_with_a_declared_termination_no_continuation_is_learned(agent, batch):
@@ -652,7 +652,7 @@ def test_critics_whose_rows_are_all_real_do_not_notice_what_the_model_pays(agent
         update(eqx.tree_at(lambda a: a.world, agent, paying(agent.world, output)), reward_one_step_later(), 0)[0]
         for output in (-5.0, 5.0)
     )
-    assert different(low.imagined, high.imagined)
+    assert different(low.model_buffer, high.model_buffer)
     assert not different(low.actor_critic, high.actor_critic)
 
 

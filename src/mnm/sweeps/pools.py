@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, Protocol
 
 from mnm.sweeps.trials import Trial, start, why_failed
@@ -16,8 +15,8 @@ from mnm.training.spec import RunError
 
 GRACE = 30.0
 """Seconds that a process has to save its checkpoint before it is killed."""
-CANCEL_AGAIN = 5.0
-"""Seconds after which a Ray task that has not ended is cancelled once more."""
+POLL = 1.0
+"""Seconds between two looks of a Ray task for the file that tells it to stop."""
 RETRIES = 3
 """How often a trial is taken up again after its Ray worker has died."""
 
@@ -113,10 +112,12 @@ class RayPool:
             raise RunError(f"--ray {address}: no cluster can be reached: {error}") from error
         self._attempt = ray.remote(num_cpus=1, max_retries=RETRIES)(attempt)
         self._names: dict[Any, str] = {}
+        self._stop_file: Path | None = None
 
     def start(self, trial: Trial) -> None:
         """Queue it."""
-        self._names[self._attempt.remote(trial, self._program, os.getcwd())] = trial.name
+        self._stop_file = (trial.folder.parent / f".stop-{os.getpid()}").absolute()
+        self._names[self._attempt.remote(trial, self._program, os.getcwd(), self._stop_file)] = trial.name
 
     def ended(self) -> dict[str, str]:
         """By exit code, or by what Ray says of a worker that died too often."""
@@ -130,42 +131,35 @@ class RayPool:
         return ended
 
     def stop(self, hurry: Callable[[], bool]) -> None:
-        """Cancelled tasks stop their processes as this machine would; then the cluster is left."""
-        deadline, cancel_at = time.monotonic() + GRACE, 0.0
+        """Tasks that see the file stop their processes as this machine would, and queued ones end at once.
+
+        Ray's own way to cancel is an interrupt, which can get lost on a busy machine, and comes only once.
+        """
+        if self._stop_file is not None:
+            self._stop_file.touch()
+        deadline = time.monotonic() + GRACE
         while len(self._done(timeout=0.2)) < len(self._names) and time.monotonic() < deadline and not hurry():
-            if time.monotonic() >= cancel_at:  # on a busy machine a first interrupt can get lost
-                for task in self._names:
-                    self._ray.cancel(task)
-                cancel_at = time.monotonic() + CANCEL_AGAIN
+            pass
         self._ray.shutdown()  # what is left dies with its worker
+        if self._stop_file is not None:
+            self._stop_file.unlink(missing_ok=True)
 
     def _done(self, timeout: float) -> list[Any]:
         tasks = list(self._names)
         return self._ray.wait(tasks, num_returns=len(tasks), timeout=timeout)[0] if tasks else []
 
 
-def attempt(trial: Trial, program: tuple[str, ...], cwd: str) -> int:
+def attempt(trial: Trial, program: tuple[str, ...], cwd: str, stop_file: Path) -> int:
     """What a Ray worker does: the trial's process, from where an earlier worker left it; its exit code."""
-    if trial.finished:
+    if trial.finished or stop_file.exists():
         return 0
-    processes: list[subprocess.Popen[bytes]] = []
-    try:  # Ray may cancel as soon as the process has started
-        processes.append(start(trial, program, patience=GRACE, cwd=cwd))  # a lost node's process may linger
-        while True:  # a long wait would not see that Ray cancels
+    process = start(trial, program, patience=GRACE, cwd=cwd)  # a lost node's process may linger
+    try:
+        while not stop_file.exists():
             try:
-                return processes[0].wait(timeout=1.0)
+                return process.wait(timeout=POLL)
             except subprocess.TimeoutExpired:
                 pass
     finally:
-        with uninterrupted():  # cancelled once more, it shall still wait for the checkpoint
-            stop_processes(processes)
-
-
-@contextmanager
-def uninterrupted() -> Iterator[None]:
-    """No SIGINT, which is how Ray cancels, breaks off what is inside."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+        stop_processes([process])
+    return process.wait()

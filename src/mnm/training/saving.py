@@ -134,7 +134,7 @@ def config_from_json(algorithm: Algorithm, settings: Mapping[str, Any]) -> Agent
 
 def write_arrays(path: Path, header: Mapping[str, Any], arrays: Sequence[NDArray]) -> None:
     """A .npz with a JSON header. An old file is replaced whole, once all of the new one is on the disk."""
-    text = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    text = np.frombuffer(json.dumps({**header, "arrays": len(arrays)}).encode(), np.uint8)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.tmp")
     try:
@@ -158,7 +158,8 @@ def read_arrays(path: Path) -> tuple[dict[str, Any], list[NDArray]]:
             opened.seek(0)
             with np.load(opened, allow_pickle=False) as file:
                 header = json.loads(bytes(file[HEADER]).decode())
-                return header, [file[f"array_{number}"] for number in range(len(file.files) - 1)]
+                count = header.pop("arrays", len(file.files) - 1)  # not saved before version 0.2
+                return header, [file[f"array_{number}"] for number in range(count)]
     except OSError:
         raise
     except Exception as error:  # damage shows in as many ways as there are libraries below
