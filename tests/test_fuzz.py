@@ -43,7 +43,7 @@ def somewhere(tmp_path, monkeypatch):
 class Begun:
     """A learner that never learns."""
 
-    def __init__(self, algorithm, config, task, seeds):
+    def __init__(self, algorithm, config, task, seeds, longest):
         self.config, self.steps = config, 0
 
 

@@ -13,7 +13,7 @@ import mnm
 from agents.probes import the_statistics_are_those_of
 from mnm.agents import ALGORITHMS
 from mnm.envs.adapter import TaskError, episode_seed
-from mnm.training.learner import Learner
+from mnm.training.learner import Learner, replay_rows
 
 pytestmark = pytest.mark.slow
 
@@ -366,3 +366,12 @@ def test_every_draw_of_the_policy_is_new_unless_a_seed_is_named():
     assert len(draws) == 5
     named = {float(learner.predict(observation, deterministic=False, seed=3)[0]) for _ in range(5)}
     assert len(named) == 1
+
+
+def test_a_replay_is_no_larger_than_the_run_and_never_larger_than_the_memory():
+    assert [replay_rows(1_000_000, steps) for steps in (10, 1024, 1025, 10**7, None)] == [
+        *(1024, 1024, 2048, 1_000_000, 1_000_000)
+    ]
+    assert replay_rows(500, 10_000) == 500
+    with pytest.raises(TaskError, match=r"transitions of 3 numbers an observation need 36000 GB, and the machine has"):
+        mnm.SAC("Pendulum-v1", replay_capacity=10**12)

@@ -46,7 +46,7 @@ def run(algorithm: Algorithm, options: Options, config: AgentConfig) -> int:
     name = options.name if options.name is not None else f"{task_name(options.env)}-{algorithm.short_name}"
     seeds = tuple(range(options.seed, options.seed + options.seeds))
     folders = [checked_folder(options.runs, f"{name}-seed{seed}", options.overwrite) for seed in seeds]
-    learner = Learner(algorithm, config, options.env, seeds)
+    learner = Learner(algorithm, config, options.env, seeds, options.steps)
     specs = [run_spec(algorithm, options, name, learner.config, seed) for seed in seeds]
     for folder, spec in zip(folders, specs, strict=True):
         delete(folder)

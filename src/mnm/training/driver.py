@@ -165,7 +165,7 @@ def _learner(run: Run) -> Learner:
         config = config_from_json(algorithm, spec.settings)
     except (TypeError, ConfigError) as error:
         raise RunError(f"{run.folder / CONFIG}: {error}") from error
-    return Learner(algorithm, config, spec.env, spec.seeds_together)
+    return Learner(algorithm, config, spec.env, spec.seeds_together, spec.steps)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ seeds can run as one vmapped program, each in its own environment.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -70,7 +71,9 @@ class Learner:
         config: AgentConfig,
         task: str | Callable[[], gym.Env],
         seeds: tuple[int, ...] = (0,),
+        longest: int | None = None,
     ) -> None:
+        """`longest` is the most real steps that it will take, if that is known: it needs no larger replay."""
         self.algorithm, self.task, self.seeds = algorithm, task, seeds
         self.many = len(seeds) > 1
         self._environments = [make(task, config.episode_limit) for _ in seeds]
@@ -82,6 +85,8 @@ class Learner:
             assert isinstance(config, ModelConfig), f"{algorithm.name} has a model, but its settings are no ModelConfig"
             termination = config.termination or self._evaluation.termination
             self.config = config = replace(config, termination=termination)
+        self._replay_rows = replay_rows(config.replay_capacity, longest)
+        check_memory(self.task_name, config, self.dims, self._replay_rows, len(seeds))
         keys = jnp.stack([jax.random.key(seed) for seed in seeds])
         self.state = new_agents(algorithm, config, *self.dims, keys if self.many else keys[0])
         self.replay = _stacked([self.empty_replay()] * len(seeds)) if self.many else self.empty_replay()
@@ -218,7 +223,7 @@ class Learner:
 
     def empty_replay(self) -> Replay:
         """One seed's, without transitions."""
-        return Replay.empty(self.config.replay_capacity, *self.dims)
+        return Replay.empty(self._replay_rows, *self.dims)
 
     def _of_seed(self, tree: Any, index: int) -> Any:
         return jax.tree.map(lambda array: array[index], tree) if self.many else tree
@@ -479,6 +484,23 @@ class Learner:
         if on_progress is not None:
             last = self._last_evaluation if np.isfinite(self._last_evaluation) else float(np.mean(self._last_returns))
             on_progress(Progress(phase, done, total, self.updates, last))
+
+
+def replay_rows(capacity: int, longest: int | None) -> int:
+    """How many rows are needed: a power of two, so that runs of different lengths share their compiled programs."""
+    return capacity if longest is None else min(capacity, max(1024, 2 ** (longest - 1).bit_length()))
+
+
+def check_memory(task: str, config: AgentConfig, dims: tuple[int, int], rows: int, seeds: int) -> None:
+    """Refuse buffers that are larger than the machine's memory, before they are made."""
+    rows += config.model_buffer_capacity if isinstance(config, ModelConfig) else 0
+    needed = seeds * rows * 4 * (2 * dims[0] + dims[1] + 2)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > memory:
+        raise TaskError(
+            f"{task}: {seeds * rows:,} transitions of {dims[0]:,} numbers an observation need {needed / 1e9:.0f} GB, and"
+            f" the machine has {memory / 1e9:.0f}: set a smaller replay_capacity or model_buffer_capacity"
+        )
 
 
 def never() -> bool:
