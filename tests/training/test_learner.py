@@ -373,5 +373,5 @@ def test_a_replay_is_no_larger_than_the_run_and_never_larger_than_the_memory():
         *(1024, 1024, 2048, 1_000_000, 1_000_000)
     ]
     assert replay_rows(500, 10_000) == 500
-    with pytest.raises(TaskError, match=r"transitions of 3 numbers an observation need 36000 GB, and the machine has"):
+    with pytest.raises(TaskError, match=r"transitions of 3 numbers each need 36000 GB, and the machine has"):
         mnm.SAC("Pendulum-v1", replay_capacity=10**12)

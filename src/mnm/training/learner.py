@@ -498,7 +498,7 @@ def check_memory(task: str, config: AgentConfig, dims: tuple[int, int], rows: in
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > memory:
         raise TaskError(
-            f"{task}: {seeds * rows:,} transitions of {dims[0]:,} numbers an observation need {needed / 1e9:.0f} GB, and"
+            f"{task}: {seeds * rows:,} transitions of {dims[0]:,} numbers each need {needed / 1e9:.0f} GB, and"
             f" the machine has {memory / 1e9:.0f}: set a smaller replay_capacity or model_buffer_capacity"
         )
 
