@@ -158,7 +158,9 @@ def read_arrays(path: Path) -> tuple[dict[str, Any], list[NDArray]]:
             opened.seek(0)
             with np.load(opened, allow_pickle=False) as file:
                 header = json.loads(bytes(file[HEADER]).decode())
-                count = header.pop("arrays", len(file.files) - 1)  # not saved before version 0.2
+                count = len(file.files) - 1
+                if (expected := header.pop("arrays", count)) != count:  # not saved before version 0.2
+                    raise ValueError(f"it has {count} arrays instead of {expected}")
                 return header, [file[f"array_{number}"] for number in range(count)]
     except OSError:
         raise
