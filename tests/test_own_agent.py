@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -128,3 +129,15 @@ def test_every_agent_has_a_look_of_its_own_and_ours_always_the_same():
     assert look["sac:scale=quick"].colour == AGENT_COLOURS["sac"]
     alone = looks(["mnm", "one:agent"])
     assert alone["one:agent"].colour != alone["mnm"].colour == AGENT_COLOURS["mnm"]
+
+
+@pytest.mark.slow
+def test_an_agent_with_a_model_may_do_without_a_warm_up(folder, monkeypatch):
+    monkeypatch.syspath_prepend(folder)
+    from cautious_mbpo import cautious
+
+    small = {"hidden": (8,), "model_hidden": (8,), "head_hidden": (8,), "ensemble_size": 2, "learning_starts": 5}
+    agent = mnm.make(replace(cautious, warm_up=None), "Pendulum-v1", scale="quick", batch_size=8, **small)
+    agent.learn(7, evaluation_episodes=1)
+    assert agent.updates == 2 * agent.config.updates_per_step
+    agent.close()

@@ -26,8 +26,10 @@ def trust(*names: str) -> None:
     _trusted.update(modules)
 
 
-def check_trusted(place: object, *names: str) -> None:
-    """Refuse names of tasks or agents, read in a file, whose modules nobody has typed."""
+def check_trusted(place: object, *names: str, trusted: bool) -> None:
+    """Refuse names of tasks or agents, read in a file, whose modules nobody has typed; unless the file is trusted."""
+    if trusted:
+        trust(*names)
     for name in names:
         module = name.rpartition(":")[0]
         if module and module not in _trusted:

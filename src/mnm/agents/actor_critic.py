@@ -190,7 +190,7 @@ Drawn = TypeVar("Drawn")
 
 
 def adam_step(
-    learning_rate: Positive, parameters: Parameters, optimiser: optax.OptState, gradient: Parameters
+    learning_rate: float, parameters: Parameters, optimiser: optax.OptState, gradient: Parameters
 ) -> tuple[Parameters, optax.OptState]:
     """The parameters one step down their gradient, and the optimiser's state after it."""
     updates, optimiser = optax.adam(learning_rate).update(gradient, optimiser)

@@ -84,6 +84,11 @@ class Algorithm(Generic[Config, AgentState]):
         """For the names of folders: without the module."""
         return self.name.rpartition(":")[2]
 
+    def warmup_updates(self, config: Config) -> int:
+        """How many updates of the model alone come first; 0 for an agent that has none."""
+        settings: Any = config
+        return settings.warmup_updates if self.warm_up is not None else 0
+
     def reward_offset(self, config: Config) -> float:
         """What the agent adds to every reward before it takes the logarithm; 0 if it takes none."""
         settings: Any = config

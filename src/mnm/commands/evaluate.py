@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import tyro
 
+from mnm.commands.run_folder import RunFolder
 from mnm.messages import UserError, fail
 
 
 @dataclass(frozen=True)
-class Evaluate:
+class Evaluate(RunFolder):
     """Play episodes with a run's deterministic policy, from its agent or its last checkpoint.
 
     Example: mnm evaluate runs/Pendulum-v1-sac-seed0 --episodes 20 --json
     """
 
-    run: tyro.conf.Positional[Path]
-    """The run's folder."""
-    trust: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Import the module of a task or agent that the run's files name as module:name: it runs that module's code."""
     episodes: int = 10
     """How many episodes for each seed."""
     seeds: tuple[int, ...] = (0,)

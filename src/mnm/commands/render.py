@@ -5,16 +5,15 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
-import tyro
 
+from mnm.commands.run_folder import RunFolder
 from mnm.messages import UserError, fail
 
 
 @dataclass(frozen=True)
-class Render:
+class Render(RunFolder):
     """Write a video of a run's policy; beside it, for an agent with a model, what the model imagines.
 
     The imagined video starts in the same state and takes the same actions: where it runs ahead of the real one, the
@@ -22,10 +21,6 @@ class Render:
     Example: mnm render runs/HalfCheetah-v4-mnm_approx-seed0 --out cheetah.gif
     """
 
-    run: tyro.conf.Positional[Path]
-    """The run's folder."""
-    trust: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Import the module of a task or agent that the run's files name as module:name: it runs that module's code."""
     out: Path = Path("run.gif")
     """The video: .gif, or .mp4 (which needs pip install imageio-ffmpeg)."""
     steps: int = 200

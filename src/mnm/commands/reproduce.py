@@ -162,9 +162,8 @@ def table_of_runs(sweeps: Sequence[Sweep], scale: str) -> Table:
     for sweep in sweeps:
         for variant in (variant for env in sweep.envs for variant in variants(sweep, env)):
             config, steps = variant.command.config, variant.command.steps
-            updates = (
-                getattr(config, "warmup_updates", 0) + max(0, steps - config.learning_starts) * config.updates_per_step
-            )
+            warm_up = variant.command.algorithm.warmup_updates(config)
+            updates = warm_up + max(0, steps - config.learning_starts) * config.updates_per_step
             settings = quoted(variant.flags) if variant.flags else ""
             numbers = [len(sweep.seeds), steps, config.updates_per_step, updates]
             rows[variant.command.env, variant.agent, settings] = [f"{number:,}" for number in numbers]

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated
 
-import tyro
-
+from mnm.commands.run_folder import RunFolder
 from mnm.messages import UserError, fail
 
 
 @dataclass(frozen=True)
-class Resume:
+class Resume(RunFolder):
     """Go on with an unfinished run from its last checkpoint, exactly as if it had never stopped.
 
     Example: mnm resume runs/Pendulum-v1-mnm_approx-seed0
     """
-
-    run: tyro.conf.Positional[Path]
-    """The run's folder."""
-    trust: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Import the module of a task or agent that the run's files name as module:name: it runs that module's code."""
 
 
 def resume(command: Resume) -> int:

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 Termination = Callable[[Array, Array, Array], Bool[Array, " batch"]]
+"""(observations, actions, next observations) -> whether the episode ended there, in JAX."""
 
 
 def hopper(_: Array, __: Array, after: Float[Array, "batch obs"]) -> Bool[Array, " batch"]:

@@ -29,7 +29,7 @@ from mnm.training.progress import ProgressDisplay
 from mnm.training.runs import AGENT, CONFIG, Run, read_run
 from mnm.training.saving import config_from_json, load
 from mnm.training.spec import RunError, RunSpec
-from mnm.trust import check_trusted, trust
+from mnm.trust import check_trusted
 
 FAILED = 1
 
@@ -41,7 +41,7 @@ def resume_run(folder: Path, *, trusted: bool = False) -> int:
     """
     run = read_run(folder)
     spec = run.spec
-    _check_trust(run, trusted)
+    check_trusted(folder / CONFIG, run.env, run.algorithm, trusted=trusted)
     if run.finished and (folder / AGENT).exists():
         print(f"{folder} is finished: {spec.steps} steps")
         return 0
@@ -66,15 +66,8 @@ def from_checkpoint(run: Run) -> Learner:
 def load_trained(folder: Path, *, trusted: bool = False) -> Learner:
     """The agent of the run in a folder: the saved one, or the last checkpoint's."""
     run = read_run(folder)
-    _check_trust(run, trusted)
+    check_trusted(folder / CONFIG, run.env, run.algorithm, trusted=trusted)
     return load(folder / AGENT, run.env) if (folder / AGENT).exists() else from_checkpoint(run)
-
-
-def _check_trust(run: Run, trusted: bool) -> None:
-    """Whether the modules that the run names may be imported, since the user trusts the run or has typed them."""
-    if trusted:
-        trust(run.env, run.algorithm)
-    check_trusted(run.folder / CONFIG, run.env, run.algorithm)
 
 
 def run_training(learner: Learner, folders: Sequence[Path], spec: RunSpec) -> int:

@@ -152,13 +152,15 @@ class Learner:
         if self._observations is None:
             self._observations = np.stack([self._reset(i) for i in range(len(self.seeds))])
         should_stop = should_stop or never
-        while self.steps < end or self.warming_up or self._evaluation_is_due(evaluate_every, end):
+        while True:
             if self._evaluation_is_due(evaluate_every, end):
                 pace = (self.updates - updates_began) / max(time.monotonic() - began, 1e-9)
                 speed = {"seconds": self.seconds, "updates_per_s": pace}
                 if not self._report(evaluation_episodes, speed, on_eval, should_stop):
                     break
                 continue
+            if self.steps >= end and not self.warming_up:
+                break
             phase = self._phase
             if phase != "random steps" and phase not in self._compiled:
                 self._compiled.add(phase)
@@ -407,7 +409,7 @@ class Learner:
 
     @property
     def _warmup_updates(self) -> int:
-        return self.config.warmup_updates if isinstance(self.config, ModelConfig) else 0
+        return self.algorithm.warmup_updates(self.config)
 
     @property
     def _phase(self) -> str:

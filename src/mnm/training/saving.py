@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -24,7 +23,6 @@ from mnm.replay import Replay
 from mnm.training.learner import Learner
 from mnm.training.spec import with_new_names
 from mnm.trust import TrustError, check_trusted
-from mnm.trust import trust as trust_names
 
 FORMAT = 2
 HEADER = "header"
@@ -73,14 +71,10 @@ def load(
             raise SavedAgentError(f"{path}: saved in format {header['format']}; this version reads format {FORMAT}")
         if env is None:
             env = _saved_env(path, header)
-            names = [env]
-        else:
-            names = []
-        names += [str(header["algorithm"])] if algorithm is None else []
-        if trust:
-            trust_names(*names)
-        check_trusted(path, *names)
-        algorithm = find_algorithm(header["algorithm"]) if algorithm is None else algorithm
+            check_trusted(path, env, trusted=trust)
+        if algorithm is None:
+            check_trusted(path, str(header["algorithm"]), trusted=trust)
+            algorithm = find_algorithm(header["algorithm"])
         config = config_from_json(algorithm, header["config"])
         seed, counters = int(header["seed"]), header["counters"]
     except FileNotFoundError:
@@ -151,17 +145,12 @@ def write_arrays(path: Path, header: Mapping[str, Any], arrays: Sequence[NDArray
 def read_arrays(path: Path) -> tuple[dict[str, Any], list[NDArray]]:
     """The inverse: header and arrays. ValueError if the file is damaged: checksums cover all that is read."""
     try:
-        with path.open("rb") as opened:
-            with zipfile.ZipFile(opened) as archive:
-                if damaged := archive.testzip():
-                    raise ValueError(f"its part {damaged} has changed")
-            opened.seek(0)
-            with np.load(opened, allow_pickle=False) as file:
-                header = json.loads(bytes(file[HEADER]).decode())
-                count = len(file.files) - 1
-                if (expected := header.pop("arrays", count)) != count:  # not saved before version 0.2
-                    raise ValueError(f"it has {count} arrays instead of {expected}")
-                return header, [file[f"array_{number}"] for number in range(count)]
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            header = json.loads(bytes(file[HEADER]).decode())
+            count = len(file.files) - 1
+            if (expected := header.pop("arrays", count)) != count:  # not saved before version 0.2
+                raise ValueError(f"it has {count} arrays instead of {expected}")
+            return header, [file[f"array_{number}"] for number in range(count)]
     except OSError:
         raise
     except Exception as error:  # damage shows in as many ways as there are libraries below
