@@ -103,7 +103,7 @@ def value_diagnostics(
 
 @jax.jit
 def _mode_values(actor_critic: ActorCritic, observations: Array) -> Float[Array, " batch"]:
-    actions = actor_critic.actor.mode(observations)
+    actions = actor_critic.averaged_actor.mode(observations)
     return actor_critic.q_values(actor_critic.critics, observations, actions).min(axis=0)
 
 
@@ -216,7 +216,7 @@ def imagined_returns(
 
     def step(t: Array, carry: tuple[Array, ...]) -> tuple[Array, ...]:
         observations, alive, total, bound = carry
-        actions = actor_critic.actor.mode(observations)
+        actions = actor_critic.averaged_actor.mode(observations)
         model_key, noise_key = jax.random.split(jax.random.fold_in(key, t))
         rows = world.step(world.target_dynamics, config.termination, observations, actions, model_key)
         total = total + alive * rows.rewards

@@ -198,7 +198,7 @@ class GaussianDynamics(eqx.Module):
 Network = TypeVar("Network", bound=eqx.Module)
 
 
-def moved_target(target: Network, online: Network, rate: float) -> Network:
+def moved_target(target: Network, online: Network, rate: float | Float[Array, ""]) -> Network:
     """(1-rate) target + rate online, array by array: a target network one step behind its online network."""
     moved: Network = jax.tree.map(lambda old, new: old + rate * (new - old), target, online)
     return moved

@@ -69,3 +69,26 @@ def test_the_unit_of_reward_does_not_matter():
 def test_huge_rewards_stay_finite():
     state, metrics = train(one_state(np.full(50, 1e8), random_actions(50), continues=1.0), updates=20)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((state.actor_critic, metrics)))
+
+
+def test_the_average_is_of_all_policies_at_first_and_then_follows_the_latest():
+    replay = one_state(np.ones(50), random_actions(50), continues=0.0)
+    config = replace(CONFIG, policy_average_rate=0.4)
+    state, expected = new_agent(config, replay, jax.random.key(0)), None
+    for step in range(1, 6):
+        state, _ = update_many(update, config, state, replay, step, 1, many=False)
+        latest = np.asarray(state.actor_critic.policy.network.biases[-1], np.float64)
+        weight = max(1 / step, 0.4)  # means of one and two policies, then weights that fall
+        expected = latest if expected is None else (1 - weight) * expected + weight * latest
+        average = state.actor_critic.averaged_policy.network.biases[-1]
+        np.testing.assert_allclose(average, expected, atol=1e-6)
+    assert not np.allclose(average, latest, atol=1e-4)
+    normalizer = state.actor_critic.averaged_actor.normalizer
+    np.testing.assert_array_equal(normalizer.mean, state.actor_critic.observations.mean)
+
+
+def test_without_an_average_the_latest_policy_is_evaluated():
+    replay = one_state(np.ones(50), random_actions(50), continues=0.0)
+    state, _ = train(replay, updates=3, config=replace(CONFIG, policy_average_rate=None))
+    policies = state.actor_critic.policy, state.actor_critic.averaged_policy
+    assert all(np.array_equal(*leaves) for leaves in zip(*map(jax.tree.leaves, policies), strict=True))

@@ -50,6 +50,9 @@ class ActorCriticConfig(AgentConfig):
     """The entropy's weight at the start, in units of the rewards' spread if they are normalized; it is learned."""
     target_entropy: float = -0.5
     """The entropy that the temperature aims at, for each dimension of the action."""
+    policy_average_rate: Rate | None = 0.005
+    """How fast the running average of the policy's weights follows, which is evaluated, predicts and is kept; None: the
+    latest policy is. Training acts with the latest."""
 
 
 PAPER: dict[str, Any] = {
@@ -60,6 +63,7 @@ PAPER: dict[str, Any] = {
     "initial_temperature": 1.0,
     "learning_rate": 3e-4,
     "target_rate": 0.005,
+    "policy_average_rate": None,
 }
 """What the paper has instead: TF-Agents' defaults."""
 
@@ -91,6 +95,8 @@ class ActorCritic(eqx.Module):
     """Policy, critics, temperature, one optimiser's state for each, and the statistics that normalize."""
 
     policy: TanhGaussianPolicy
+    averaged_policy: TanhGaussianPolicy
+    """The running average of its weights."""
     critics: Ensemble
     """Two."""
     target_critics: Ensemble
@@ -109,8 +115,13 @@ class ActorCritic(eqx.Module):
 
     @property
     def actor(self) -> Actor:
-        """The policy with its normalizer."""
+        """The latest policy with its normalizer: it acts in training, and the critics learn its values."""
         return Actor(self.observations, self.policy)
+
+    @property
+    def averaged_actor(self) -> Actor:
+        """The averaged policy: the latest one wobbles from update to update, and some of its iterates fall."""
+        return Actor(self.observations, self.averaged_policy)
 
     @property
     def temperature(self) -> Float[Array, ""]:
@@ -136,9 +147,9 @@ def init_actor_critic(
     log_temperature = jnp.log(jnp.asarray(config.initial_temperature, jnp.float32))  # a weak type would compile twice
     optimiser = optax.adam(config.learning_rate)
     states = (optimiser.init(parameters) for parameters in (policy, critics, log_temperature))
-    targets = jax.tree.map(jnp.copy, critics)  # buffers that are donated must not be shared
+    averaged, targets = jax.tree.map(jnp.copy, (policy, critics))  # buffers that are donated must not be shared
     statistics = (Normalizer.empty(observation_dim), Normalizer.empty(1), Normalizer.empty(1), jnp.zeros(()))
-    return ActorCritic(policy, critics, targets, log_temperature, *(*states, *statistics))
+    return ActorCritic(policy, averaged, critics, targets, log_temperature, *(*states, *statistics))
 
 
 def observe(
@@ -254,6 +265,16 @@ def td_steps(
     return repeat(step, actor_critic, (batches, noise))
 
 
+def moved_average(
+    rate: float | None, average: TanhGaussianPolicy, policy: TanhGaussianPolicy, optimiser: optax.OptState
+) -> TanhGaussianPolicy:
+    """The average of the policy's iterates: of all so far at first, then with weights that fall by `rate` a step."""
+    if rate is None:
+        return policy
+    steps = optax.tree.get(optimiser, "count")
+    return moved_target(average, policy, jnp.maximum(rate, 1.0 / steps))
+
+
 def update_policy(
     config: ActorCriticConfig, actor_critic: ActorCritic, observations: Float[Array, "batch obs"], key: PRNGKeyArray
 ) -> tuple[ActorCritic, Metrics]:
@@ -268,15 +289,16 @@ def update_policy(
     policy, policy_optimiser = adam_step(
         config.learning_rate, actor_critic.policy, actor_critic.policy_optimiser, gradient
     )
+    averaged = moved_average(config.policy_average_rate, actor_critic.averaged_policy, policy, policy_optimiser)
     target_entropy = config.target_entropy * actor_critic.policy.action_dim
     gradient = jax.grad(temperature_loss)(actor_critic.log_temperature, log_probs, target_entropy)
     log_temperature, temperature_optimiser = adam_step(
         config.learning_rate, actor_critic.log_temperature, actor_critic.temperature_optimiser, gradient
     )
     moved = eqx.tree_at(
-        lambda a: (a.policy, a.log_temperature, a.policy_optimiser, a.temperature_optimiser),
+        lambda a: (a.policy, a.averaged_policy, a.log_temperature, a.policy_optimiser, a.temperature_optimiser),
         actor_critic,
-        (policy, log_temperature, policy_optimiser, temperature_optimiser),
+        (policy, averaged, log_temperature, policy_optimiser, temperature_optimiser),
     )
     metrics = {"actor_loss": loss, "entropy": -log_probs.mean(), "temperature": actor_critic.temperature}
     return moved, metrics

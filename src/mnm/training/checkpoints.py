@@ -16,7 +16,7 @@ from mnm.messages import UserError
 from mnm.training.learner import Learner, Snapshot
 from mnm.training.saving import config_as_json, pack, read_arrays, unpack, write_arrays
 
-FORMAT = 3
+FORMAT = 4
 FOLDER = "checkpoints"
 KEPT = 2
 

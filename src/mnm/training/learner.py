@@ -208,8 +208,8 @@ class Learner:
         return self._evaluation.spaces
 
     def policy(self, index: int) -> Actor:
-        """The policy of the seed with this index."""
-        policy: Actor = self._of_seed(self.state.actor_critic.actor, index)
+        """The policy of the seed with this index, as it is evaluated."""
+        policy: Actor = self._of_seed(self.state.actor_critic.averaged_actor, index)
         return policy
 
     def agent(self, index: int) -> State:

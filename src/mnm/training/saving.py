@@ -24,7 +24,7 @@ from mnm.training.learner import Learner
 from mnm.training.spec import with_new_names
 from mnm.trust import TrustError, check_trusted
 
-FORMAT = 2
+FORMAT = 3
 HEADER = "header"
 
 
@@ -68,7 +68,10 @@ def load(
     try:
         header, arrays = read_arrays(path)
         if header["format"] != FORMAT:
-            raise SavedAgentError(f"{path}: saved in format {header['format']}; this version reads format {FORMAT}")
+            raise SavedAgentError(
+                f"{path}: saved in format {header['format']} by another version; this one reads format {FORMAT}:"
+                " load it with that version, or train again"
+            )
         if env is None:
             env = _saved_env(path, header)
             check_trusted(path, env, trusted=trust)
