@@ -6,8 +6,6 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from mnm.commands.run_folder import RunFolder
 from mnm.messages import UserError, fail
 
@@ -37,7 +35,7 @@ def render(command: Render) -> int:
         return fail(f"--out {command.out}: a video ends in .gif or .mp4")
 
     from mnm.training.driver import load_trained
-    from mnm.training.video import imagine, play, write_video
+    from mnm.training.video import IMAGINED, REAL, imagine, play, side_by_side, write_video
 
     try:
         learner = load_trained(command.run, trusted=command.trust)
@@ -45,7 +43,7 @@ def render(command: Render) -> int:
         imagined = imagine(learner, take)
     except UserError as error:
         return fail(str(error))
-    frames = [np.hstack(pair) for pair in zip(take.frames, imagined, strict=False)] if imagined else take.frames
+    frames = side_by_side({REAL: take.frames} | ({IMAGINED: imagined} if imagined else {}))
     try:
         command.out.parent.mkdir(parents=True, exist_ok=True)
         write_video(command.out, frames)
