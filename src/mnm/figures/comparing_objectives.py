@@ -47,7 +47,7 @@ def run() -> Columns:
 
 def draw(columns: Columns) -> Figure:
     """The two iterations, and how far each bound is from the return in the second one."""
-    figure = Figure(figsize=(9.0, 3.5), layout="constrained")
+    figure = Figure(figsize=(9.0, 4.2), layout="constrained")
     left, middle, right = figure.subplots(1, 3)
     _draw_objectives(left, where(columns, algorithm="paper"))
     left.set(title="MnM, as in the paper", ylabel="nats")
@@ -57,7 +57,9 @@ def draw(columns: Columns) -> Figure:
     real = where(tight, objective=RETURN)["value"]
     for rung in LADDER:
         line = where(tight, objective=rung)
-        right.semilogy(line["iteration"], np.maximum(real - line["value"], 1e-16), color=LINES[rung], marker=".")
+        right.semilogy(
+            line["iteration"], np.maximum(real - line["value"], 1e-16), color=LINES[rung], marker=".", label=rung
+        )
     right.set(title="gap to the log expected return", xlabel="iteration", ylabel="nats")
     for axes in (left, middle, right):
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))

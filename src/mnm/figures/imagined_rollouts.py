@@ -22,7 +22,7 @@ from mnm.analysis.statistics import bootstrap_interval
 from mnm.diagnostics import WINDOW, windows
 from mnm.figures.base import Columns, Verdict, stacked, where
 from mnm.figures.deep import HALF_CHEETAH, PUSHER, DeepFigure, RunGrid, agents, tasks
-from mnm.plotting.style import AGENT_COLOURS, STYLE
+from mnm.plotting.style import AGENT_COLOURS, STYLE, agent_name
 from mnm.training.driver import load_trained
 from mnm.training.runs import Run
 from mnm.training.spec import RunError
@@ -103,7 +103,7 @@ def draw(columns: Columns) -> Figure:
         for agent in agents(task_rows):
             gains = ahead(where(task_rows, agent=agent))
             low, high = interval(gains)
-            label = f"{agent}: {gains.mean():+.2g} [{low:+.2g}, {high:+.2g}] m"
+            label = f"{agent_name(agent)}: {gains.mean():+.2g} [{low:+.2g}, {high:+.2g}] m"
             bins = np.linspace(-edge, edge, 41)
             clipped = np.clip(gains[np.isfinite(gains)], -edge, edge)
             panel.hist(clipped, bins, histtype="step", color=AGENT_COLOURS[agent], label=label)
@@ -130,9 +130,9 @@ def judge(columns: Columns) -> list[Verdict]:
         on_rival_actions = by_seed(where(ours, actions_of=RIVAL))
         more = {seed: gains[seed] - rival_gains[seed] for seed in gains if seed in rival_gains}  # a run may be missing
         claims = {
-            f"{OPTIMIST}'s model moves further towards the reward": gains,
-            f"it does so on {RIVAL}'s actions too": on_rival_actions,
-            f"it moves further than {RIVAL}'s model does": more,
+            f"{agent_name(OPTIMIST)}'s model moves further towards the reward": gains,
+            f"it does so on {agent_name(RIVAL)}'s actions too": on_rival_actions,
+            f"it moves further than {agent_name(RIVAL)}'s model does": more,
         }
         verdicts += [_sign(f"{env}: {claim}", list(found.values())) for claim, found in claims.items() if found]
     return verdicts
@@ -167,7 +167,7 @@ def video(runs: Sequence[Run], path: Path) -> list[Path]:
         for agent, learner in learners.items():
             frames = imagine(learner, take)
             lost = len(take.frames) - len(frames)
-            name = f"{agent}'s model" + (f" (ends at step {len(frames) - 1})" if lost else "")
+            name = f"{agent_name(agent)}'s model" + (f" (ends at step {len(frames) - 1})" if lost else "")
             rows[name] = frames + frames[-1:] * lost
         for learner in learners.values():
             learner.close()

@@ -55,7 +55,30 @@ AGENT_COLOURS = {
     "value_weighted": YELLOW,
 }
 
+AGENT_NAMES = {
+    "sac": "SAC",
+    "mbpo": "MBPO",
+    "mnm_approx": "MnM-approx",
+    "mnm": "MnM",
+    "mnm_tight": "MnM-tight",
+    "vmbpo": "VMBPO",
+    "vaml": "VAML",
+    "value_weighted": "value-weighted",
+}
+"""Our agents as people write them."""
+
+
+def agent_name(label: str) -> str:
+    """An agent, or agent:settings, as people write it; one that is not ours as it is."""
+    agent, _, settings = label.partition(":")
+    if agent not in AGENT_NAMES:
+        return label
+    return ", ".join([AGENT_NAMES[agent], *filter(None, [settings])])
+
+
 PALETTE = (BLUE, ORANGE, GREEN, RED, PURPLE, SKY, BLACK, YELLOW)
+THIN = 0.8
+"""The width of a single seed's line."""
 LINES = ("-", "--", ":", "-.")
 
 
@@ -102,6 +125,14 @@ def draw_seeds(axes: Axes, x: NDArray, y: NDArray, label: str, colour: str) -> N
     low, middle, high = np.quantile(y, [0.25, 0.5, 0.75], axis=0)
     axes.plot(x, middle, label=label, color=colour, linestyle=DASHES.get(label, "-"))
     axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
+
+
+def legend_of_seeds(axes: Axes, **options: Any) -> None:
+    """The panel's legend, which tells thick lines from thin ones too."""
+    handles, _ = axes.get_legend_handles_labels()
+    thick = Line2D([], [], color="0.4", label="thick: mean over seeds")
+    thin = Line2D([], [], color="0.4", linewidth=THIN, label="thin: one seed each")
+    axes.legend(handles=[*handles, thick, thin], **options)
 
 
 LARGEST_DETAIL = 50
