@@ -54,7 +54,7 @@ class Reproduce:
     dry_run: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print what the deep figures would train, with the updates per real step, and stop."""
     out: Path = Path("results")
-    """Folder for NAME.csv, .png, .svg and verdicts.csv; a deep figure's NAME ends in its scale, its runs are in runs/."""
+    """Folder for NAME.csv, .png, .svg and verdicts.csv; a deep NAME ends in its scale, and its runs are in runs/."""
 
 
 def reproduce(command: Reproduce) -> int:

@@ -42,6 +42,14 @@ COLOURS = {
     "Q-learning, log reward": PURPLE,
     "Maximum likelihood": RED,
     "Maximum likelihood, log reward": PURPLE,
+    "paper's bound": BLUE,
+    "sharper bound": SKY,
+    "learned discount": ORANGE,
+    "best hazard": PURPLE,
+    "tight bound": RED,
+    "log expected return": BLACK,
+    "log of VMBPO's objective": GREEN,
+    "log return in the model": GREEN,
 }
 
 AGENT_COLOURS = {
@@ -116,6 +124,11 @@ DASHES = {
     "Maximum likelihood": (1, (1, 3)),
     "Q-learning, log reward": (0, (3, 1)),
     "Maximum likelihood, log reward": (0, (3, 1)),
+    "sharper bound": (0, (4, 3)),
+    "tight bound": (0, (4, 3)),
+    "log expected return": (2, (3, 2)),
+    "log of VMBPO's objective": (0, (6, 2, 1, 2)),
+    "log return in the model": (0, (1, 2)),
 }
 """Methods that can lie on top of one another are drawn with different dashes."""
 
