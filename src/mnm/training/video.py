@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +22,13 @@ GAP = 6
 """Pixels of that line."""
 
 
+OnStep = Callable[[], None]
+
+
+def nothing() -> None:
+    """What is done after a step when nobody asks."""
+
+
 class Take(NamedTuple):
     """The beginning of a real episode: a frame more than there are actions."""
 
@@ -33,7 +40,7 @@ class Take(NamedTuple):
     frames: Frames
 
 
-def play(learner: Learner, steps: int, seed: int) -> Take:
+def play(learner: Learner, steps: int, seed: int, on_step: OnStep = nothing) -> Take:
     """The first steps of the deterministic policy's evaluation episode with this seed."""
     env = _drawing(learner)
     environment, policy = Environment(env), learner.policy(0)
@@ -45,13 +52,14 @@ def play(learner: Learner, steps: int, seed: int) -> Take:
         step = environment.step(actions[-1])
         observation = step.observation
         frames.append(picture(env))
+        on_step()
         if step.terminated or step.truncated:
             break
     env.close()
     return Take(start, first, np.stack(actions), frames)
 
 
-def imagine(learner: Learner, take: Take) -> Frames:
+def imagine(learner: Learner, take: Take, on_step: OnStep = nothing) -> Frames:
     """The same by the learner's model, up to where that leaves the range of numbers.
 
     Nothing if it has none, or if the task cannot be drawn from an observation.
@@ -68,6 +76,7 @@ def imagine(learner: Learner, take: Take) -> Frames:
                 break
             pose(env.unwrapped, after)
             frames.append(picture(env))
+            on_step()
     env.close()
     return frames
 
