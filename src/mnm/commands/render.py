@@ -54,7 +54,7 @@ def render(command: Render) -> int:
         with Activity() as activity:
             activity.begin(f"writing {command.out}")
             write_video(command.out, frames)
-    except (OSError, ValueError, ImportError) as error:
+    except (OSError, ValueError) as error:
         return fail(f"--out {command.out}: {' '.join(str(error).split())}")
     note = ", real left, imagined right" if imagined else ""
     print(f"{command.out}: {len(frames)} frames{note}")
