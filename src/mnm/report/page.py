@@ -96,7 +96,8 @@ def headline(figures: Sequence[DrawnFigure], returns: Sequence[Plot]) -> DrawnFi
     several = [plot for plot in returns if len(plot.names) > 1]
     ladder = [figure for figure in figures if figure.found.name == "comparing_objectives"]
     seen = [figure for figure in figures if figure.plots or figure.found.picture]
-    return next(iter([*several, *ladder, *returns, *seen]), None)
+    candidates: list[DrawnFigure | Plot] = [*several, *ladder, *returns, *seen]
+    return candidates[0] if candidates else None
 
 
 @dataclass(frozen=True)
