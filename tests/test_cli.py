@@ -347,6 +347,12 @@ def test_frozen_lake_as_text_says_why_the_ladder_is_short(run):
     assert "paper's bound" not in out
 
 
+def test_frozen_lake_is_drawn_with_the_policy_s_arrows(run):
+    """The well-known answer; the holes and the goal keep their letters."""
+    lines = run("solve", "gym:FrozenLake-v1")[1].splitlines()
+    assert lines[3:7] == ["  ← ↑ ↑ ↑", "  ← H ← H", "  ↑ ↓ ← H", "  H → ↓ G"]
+
+
 def test_rewards_that_are_all_zero_have_no_finite_logarithm(run, tmp_path):
     (tmp_path / "zero.txt").write_text("reward=0\nG=0\nS.G\n", encoding="utf-8")
     code, out, _ = run("solve", tmp_path / "zero.txt", "--json")

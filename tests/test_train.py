@@ -191,7 +191,7 @@ def test_weights_and_biases_get_every_row(tmp_path, monkeypatch):
 def test_without_wandb_it_is_an_error_before_anything_begins(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("mnm.training.options.find_spec", lambda _: None)
     assert train(["sac", "--env", "Pendulum-v1", "--runs", str(tmp_path / "runs"), "--wandb"]) == 2
-    assert "pip install wandb" in capsys.readouterr().err
+    assert "pip install 'mnm-rl[wandb]'" in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
 
 

@@ -14,7 +14,7 @@ from mnm.cli import run
 from mnm.commands.train import train
 from mnm.envs.set_state import state_setter
 from mnm.training.learner import Learner
-from mnm.training.video import imagine, play
+from mnm.training.video import BAND, DIVIDER, GAP, imagine, play, side_by_side
 
 SMALL = ["--scale", "quick", "--learning-starts", "30", "--evaluate-every", "20", "--evaluation-episodes", "1"]
 
@@ -79,6 +79,24 @@ def test_a_film_has_the_imagined_one_beside_it_where_that_can_be_drawn(task):
         np.testing.assert_array_equal(real[0], imagined[0])
         assert (real[3] != imagined[3]).any()
     learner.close()
+
+
+def test_a_film_says_what_is_seen_and_at_which_step():
+    left, right = (np.full((280, 200, 3), shade, np.uint8) for shade in (200, 100))
+    frames = side_by_side({"real": [left] * 3, "imagined by the model": [right] * 2})
+    assert [frame.shape for frame in frames] == [(280 + 2 * 20, 400 + GAP, 3)] * 2  # as long as the shorter one
+    above, pictures, below = np.split(frames[0], (20, 300))
+    np.testing.assert_array_equal(pictures[:, :200], left)
+    np.testing.assert_array_equal(pictures[:, 200 + GAP :], right)
+    assert (frames[0][:300, 200 : 200 + GAP] == DIVIDER).all()
+    assert all((band != BAND).any() for band in (above[:, :200], above[:, 200 + GAP :], below))
+    np.testing.assert_array_equal(frames[0][:300], frames[1][:300])
+    assert (frames[0][300:] != frames[1][300:]).any()
+
+
+def test_a_long_name_is_made_to_fit():
+    (frame,) = side_by_side({"a name that is much longer than its picture is wide": [np.zeros((40, 60, 3), np.uint8)]})
+    assert (frame[:20, [0, -1]] == BAND).all()
 
 
 @pytest.fixture(scope="module")

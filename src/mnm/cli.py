@@ -21,7 +21,7 @@ from mnm.commands.reproduce import Reproduce, reproduce
 from mnm.commands.resume import Resume, resume
 from mnm.commands.solve import Solve, solve
 from mnm.commands.sweep import shield_overrides, sweep
-from mnm.messages import fail
+from mnm.messages import fail, missing_extra
 from mnm.sweeps.request import Sweep
 
 
@@ -55,6 +55,11 @@ def main() -> None:
             stream.reconfigure(errors="replace")
     try:
         sys.exit(run(use_compilation_cache(sys.argv[1:], os.environ)))
+    except ImportError as error:
+        missing = missing_extra(error)
+        if missing is None:
+            raise
+        sys.exit(fail(f"this {missing}"))
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:  # the reader of our output, head say, has gone

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -16,6 +17,23 @@ WIDTH = 160
 """Of tables that do not go to a terminal."""
 
 
+EXTRAS = {
+    "imageio": "video",
+    "jinja2": "figures",
+    "markupsafe": "figures",
+    "matplotlib": "figures",
+    "metaworld": "metaworld",
+    "mujoco": "mujoco",
+    "numba": "large",
+    "PIL": "video",
+    "plotly": "figures",
+    "pygame": "video",
+    "ray": "ray",
+    "wandb": "wandb",
+}
+"""By the module that is imported: the extra of mnm-rl that brings it."""
+
+
 class UserError(ValueError):
     """An error that is its user's to mend: the message is one line with the cause, the value and the remedy."""
 
@@ -24,6 +42,14 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """' (did you mean X?)' or nothing."""
     matches = get_close_matches(name, list(known), n=1)
     return f" (did you mean {matches[0]}?)" if matches else ""
+
+
+def missing_extra(error: BaseException) -> str | None:
+    """What to install, if the error, ours or a library's, is that one of EXTRAS is missing."""
+    for module, extra in EXTRAS.items():
+        if re.search(rf"No module named '{module}\b|\b{module} is not installed", str(error), re.IGNORECASE):
+            return f"needs {module}, which is not installed: pip install 'mnm-rl[{extra}]'"
+    return None
 
 
 def fail(message: str) -> int:

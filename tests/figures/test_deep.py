@@ -151,23 +151,23 @@ def test_seeds_without_a_number_cannot_tell():
 
 def test_benchmark_verdicts_follow_the_returns():
     found = answers("gym_benchmark", figure_rows("gym_benchmark", {"mnm_approx": 200, "mbpo": 150, "vmbpo": 300}))
-    assert found["HalfCheetah-v4: mnm_approx is on par with mbpo"] == "yes"
-    assert found["HalfCheetah-v4: mnm_approx outperforms vmbpo"] == "no"
+    assert found["HalfCheetah-v4: MnM-approx is on par with MBPO"] == "yes"
+    assert found["HalfCheetah-v4: MnM-approx outperforms VMBPO"] == "no"
     found = answers("gym_benchmark", figure_rows("gym_benchmark", {"mnm_approx": 100, "mbpo": 101}))
-    assert found["Hopper-v4: mnm_approx is on par with mbpo"] == "cannot tell"
+    assert found["Hopper-v4: MnM-approx is on par with MBPO"] == "cannot tell"
     found = answers("dclaw_benchmark", figure_rows("dclaw_benchmark", {"mnm_approx": 200, "mbpo": 10}))
-    assert found["DClawTurnRandom-v0: mnm_approx outperforms mbpo"] == "yes"
+    assert found["DClawTurnRandom-v0: MnM-approx outperforms MBPO"] == "yes"
 
 
 def test_a_q_far_from_the_return_is_called_inaccurate_and_one_that_jumps_unstable():
     far = {"mbpo": np.array([0.0, 900.0, 100.0, 500.0])}
     found = answers("q_values", figure_rows("q_values", {"mnm_approx": 100, "mbpo": 100}, q_at_start=far))
-    assert found["DClawScrewFixed-v0: mnm_approx's Q is more accurate than mbpo's"] == "yes"
-    assert found["DClawScrewFixed-v0: mnm_approx's Q is more stable than mbpo's"] == "yes"
+    assert found["DClawScrewFixed-v0: MnM-approx's Q is more accurate than MBPO's"] == "yes"
+    assert found["DClawScrewFixed-v0: MnM-approx's Q is more stable than MBPO's"] == "yes"
 
 
 def test_a_model_that_wanders_off_is_not_stable():
-    claim = "DrawerOpen-v0: mnm_approx's model trains stably"
+    claim = "DrawerOpen-v0: MnM-approx's model trains stably"
     steady = figure_rows("model_stability", {})
     assert answers("model_stability", steady)[claim] == "yes"
     wandered = {"mnm_approx": np.array([0.2, 0.1, 0.1, 0.5])}
@@ -175,8 +175,8 @@ def test_a_model_that_wanders_off_is_not_stable():
     found = answers("model_stability", columns)
     assert found[claim] == "no"
     (measured,) = [verdict.measured for verdict in load("model_stability").judge(columns) if verdict.claim == claim]
-    assert measured.startswith("0 of 3 seeds end within 2 times their lowest error; mbpo's 3 of 3")
-    assert found["DrawerOpen-v0: mnm_approx's model is more accurate than mbpo's"] == "no"
+    assert measured.startswith("0 of 3 seeds end within 2 times their lowest error; MBPO's 3 of 3")
+    assert found["DrawerOpen-v0: MnM-approx's model is more accurate than MBPO's"] == "no"
 
 
 def test_longer_horizons_are_worse_only_if_each_is():
@@ -192,7 +192,7 @@ def test_longer_horizons_are_worse_only_if_each_is():
 def test_the_tight_bound_s_gap_is_measured_in_logarithms():
     q_values = {"mnm_tight": np.full(4, np.exp(2.9)), "mnm": np.full(4, np.exp(1.0))}
     verdicts = load("tight_bound").judge(figure_rows("tight_bound", {}, q_at_start=q_values))
-    (gap,) = [row for row in verdicts if row.claim.startswith("Pendulum-v1: mnm_tight's Q is closer")]
+    (gap,) = [row for row in verdicts if row.claim.startswith("Pendulum-v1: MnM-tight's Q is closer")]
     assert gap.holds
     assert "0.10 (0.10, 0.10, 0.10) against 2.00" in gap.measured
 
@@ -201,8 +201,8 @@ def test_solved_means_every_seed_at_its_end():
     returns = {"sac": np.array([-900.0, -150.0, -150.0, -150.0]), "mbpo": np.array([-900.0, -150.0, -150.0, -300.0])}
     columns = stacked(*(run_rows("Pendulum-v1", a, s, **{"return": returns[a]}) for a in returns for s in range(3)))
     found = {verdict.claim.split()[0]: verdict for verdict in load("eight_agents").judge(columns)}
-    assert (found["sac"].holds, found["mbpo"].holds) == (True, False)
-    assert "first there at step 1000, 1000, 1000" in found["mbpo"].measured
+    assert (found["SAC"].holds, found["MBPO"].holds) == (True, False)
+    assert "first there at step 1000, 1000, 1000" in found["MBPO"].measured
 
 
 def test_a_model_ahead_of_reality_is_optimistic_and_one_behind_is_not():
@@ -227,8 +227,8 @@ def test_a_seed_that_says_otherwise_leaves_the_optimism_untold():
     odd = (columns["agent"] == "mnm_approx") & (columns["seed"] == 1)
     columns["model"] = columns["model"] - 0.045 * odd
     found = answers("imagined_rollouts", columns)
-    assert found[f"{PUSHER}: mnm_approx's model moves further towards the reward"] == "yes"
-    assert found[f"{PUSHER}: it moves further than mbpo's model does"] == "cannot tell"
+    assert found[f"{PUSHER}: MnM-approx's model moves further towards the reward"] == "yes"
+    assert found[f"{PUSHER}: it moves further than MBPO's model does"] == "cannot tell"
 
 
 def test_a_model_that_flatters_its_own_policy_only_is_not_called_optimistic_on_other_actions():
@@ -236,8 +236,8 @@ def test_a_model_that_flatters_its_own_policy_only_is_not_called_optimistic_on_o
     others = (columns["agent"] == "mnm_approx") & (columns["actions_of"] == "mbpo")
     columns["model"] = columns["model"] - 0.06 * others
     found = answers("imagined_rollouts", columns)
-    assert found[f"{PUSHER}: mnm_approx's model moves further towards the reward"] == "yes"
-    assert found[f"{PUSHER}: it does so on mbpo's actions too"] == "no"
+    assert found[f"{PUSHER}: MnM-approx's model moves further towards the reward"] == "yes"
+    assert found[f"{PUSHER}: it does so on MBPO's actions too"] == "no"
 
 
 def test_progress_is_metres_forward_or_closer():
@@ -323,7 +323,7 @@ def test_figures_from_real_runs(tmp_path, capsys, monkeypatch):
     assert {"q_values-quick.csv", "q_values-quick.png", "verdicts.csv", "runs"} <= names
     assert {"imagined_rollouts-quick-HalfCheetah.gif", "imagined_rollouts-quick-HalfCheetah.png"} <= names
     verdicts = (tmp_path / "verdicts.csv").read_text()
-    assert "imagined_rollouts-quick,HalfCheetah-v4: it moves further than mbpo's model does" in verdicts
-    assert "q_values-quick,HalfCheetah-v4: mnm_approx's Q is more accurate" in verdicts
+    assert "imagined_rollouts-quick,HalfCheetah-v4: it moves further than MBPO's model does" in verdicts
+    assert "q_values-quick,HalfCheetah-v4: MnM-approx's Q is more accurate" in verdicts
     assert reproduce(command) == 0  # finished runs are not made again
     assert "2 runs: 2 finished" in capsys.readouterr().out

@@ -38,6 +38,7 @@ def test_exact_figures_are_reproduced(name, reproduced):
     folder, verdicts = reproduced(name)
     assert verdicts
     assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert (folder / f"{name}.svg").read_text(encoding="utf-8").startswith("<?xml")
     assert len((folder / f"{name}.csv").read_text().splitlines()) > 5
 
 

@@ -19,7 +19,7 @@ SWITCHES = [
     "--no-first-run",
 ]
 LAPTOP, PHONE = {"width": 1366, "height": 800}, {"width": 380, "height": 800}
-RETURNS = "#learning .plot"
+RETURNS = "#headline .plot"
 HOSTILE_AGENT = f"<b>bold</b> {HOSTILE}</script><!--"
 
 pytestmark = [
@@ -92,7 +92,7 @@ def open_all(page):
 
 
 def hide_sac(plot):
-    plot.locator(".legend .traces", has_text="sac").locator(".legendtoggle").click()
+    plot.locator(".legend .traces", has_text="SAC").locator(".legendtoggle").click()
 
 
 def test_every_plot_is_drawn(opened):
@@ -135,6 +135,21 @@ def test_a_script_that_got_in_would_not_run(browser, address):
     assert page.evaluate("window.ran") is None
     assert any("Content Security Policy" in message for message in messages)
     page.close()
+
+
+def test_what_is_wider_than_a_phone_scrolls_in_its_own_room_and_shows_a_shadow(opened):
+    page = opened(PHONE)
+    table = page.locator("#runs .scroll").first
+    assert table.evaluate("(one) => one.scrollWidth > one.clientWidth")
+    assert "gradient" in table.evaluate("(one) => getComputedStyle(one).backgroundImage")
+
+
+def test_a_link_to_a_claim_unfolds_the_table(opened):
+    page = opened()
+    claims = page.locator("#all-claims table")
+    expect(claims).to_be_hidden()
+    page.locator("#figures a", has_text="claims").first.click()
+    expect(claims).to_be_visible()
 
 
 def test_nothing_is_wider_than_a_phone(opened):

@@ -51,12 +51,58 @@ def test_everything_is_in_one_page(capsys, tmp_path, runs, results):
     code, page, said = write(capsys, tmp_path, results=results, runs=(runs,), baseline="sac")
     assert code == 0
     assert "1 figures, 4 runs" in said
-    for text in ("1 of 2 claims hold", "data:image/png;base64,", "P(better than sac)", "jax 0.10.2", "cpu (4 runs)"):
+    for text in (
+        "1 of 2 claims hold",
+        "data:image/png;base64,",
+        "Probability of beating SAC",
+        "jax 0.10.2",
+        "cpu (4 runs)",
+    ):
         assert text in page.markup
     assert re.search(r'<img src="data:[^"]+" alt="learning curves of MnM[^"]*MnM outperforms', page.markup)
-    assert {"mnm", "sac"} <= {trace["name"] for plot in page.plots for trace in plot["data"]}
+    assert {"MnM", "SAC"} <= {trace["name"] for plot in page.plots for trace in plot["data"]}
     missing = [name for name in EXACT if name != "stochastic_gridworld"]
     assert f"mnm reproduce {' '.join(missing)}" in page.markup
+
+
+def test_every_verdict_is_there_once_and_folded(capsys, tmp_path, runs, results):
+    _, page, _ = write(capsys, tmp_path, results=results, runs=(runs,))
+    seen = re.sub(r'alt="[^"]*"', "", page.markup)
+    (folded,) = re.findall(r'<details id="all-claims">.*?</details>', seen, flags=re.DOTALL)
+    for claim in ("MnM outperforms Q-learning", "MnM outperforms VMBPO"):
+        assert seen.count(claim) == 1 == folded.count(claim)
+    assert '<a href="#claims-stochastic_gridworld">2 claims</a>, 1 of which holds' in seen
+
+
+def test_the_page_opens_with_tiles_and_one_headline(capsys, tmp_path, runs, results):
+    _, page, _ = write(capsys, tmp_path, results=results, runs=(runs,))
+    tiles = re.findall(r"<strong>(.*?)</strong> <span>(.*?)</span>", page.markup)
+    assert tiles == [
+        ("1 of 2", "claims hold; no: 1"),
+        ("1", "figure"),
+        ("4", "training runs on 1 task"),
+        ("3.5", "highest mean return on Task-v0: MnM, 2 seeds"),
+    ]
+    opening, rest = page.html.split('<section id="claims">')
+    assert opening.count('class="plot"') == 1
+    assert "Task-v0: return against real steps" in opening
+    assert 'aria-label="Learning curves: Task-v0' not in rest
+    assert rest.count('class="plot"') == 1 + 4 * 4  # the figure's, and the runs'
+    _, page, _ = write(capsys, tmp_path, results=results)  # without runs a figure
+    opening, rest = page.html.split('<section id="claims">')
+    assert (opening.count('id="figure-stochastic_gridworld"'), rest.count('id="figure-')) == (1, 0)
+
+
+def test_an_svg_is_shown_before_a_png_and_is_no_markup(capsys, tmp_path, results):
+    (results / "stochastic_gridworld.svg").write_text(f"<?xml version='1.0'?><svg><script>{HOSTILE}</script></svg>")
+    _, page, _ = write(capsys, tmp_path, results=results)
+    assert page.markup.count('<img class="themed" src="data:image/svg+xml;base64,') == 1
+    assert "data:image/png" not in page.markup
+    assert "<svg" not in page.markup
+    (results / "stochastic_gridworld.svg").write_text("no picture")
+    _, page, _ = write(capsys, tmp_path, results=results)
+    assert "stochastic_gridworld.svg: no SVG picture" in page.markup
+    assert page.markup.count("data:image/png") == 1
 
 
 def test_nothing_is_loaded(capsys, tmp_path, runs, results):
@@ -142,7 +188,7 @@ def test_a_damaged_result_is_named_and_the_rest_shown(capsys, tmp_path, runs, re
     code, page, _ = write(capsys, tmp_path, results=results, runs=(runs,))
     assert code == 0
     assert reason in page.markup
-    assert "Bound / log return" in page.markup
+    assert "Lower bound / log return" in page.markup
 
 
 def test_no_text_from_outside_is_markup(capsys, tmp_path, results):
@@ -197,7 +243,7 @@ def test_runs_with_different_settings_are_kept_apart(tmp_path, runs):
     contents = read_contents(tmp_path, [runs])
     (plot,) = return_plots(contents.runs, contents.labels)
     named = {trace["name"] for trace in plot.figure["data"] if trace.get("showlegend", True)}
-    assert named == {"mnm", "sac:hidden=256x256", "sac:hidden=64x64"}
+    assert named == {"MnM", "SAC, hidden=256x256", "SAC, hidden=64x64"}
 
 
 def test_a_run_that_has_measured_nothing_is_shown(capsys, tmp_path, runs):
@@ -216,7 +262,7 @@ def test_agents_are_compared_on_every_task_and_over_all(capsys, tmp_path, runs):
     make_run(runs / "twice", "sac", 0, env="Third-v0")
     make_run(runs / "twice again", "sac", 0, env="Third-v0")
     _, page, _ = write(capsys, tmp_path, results=tmp_path, runs=(runs,), baseline="sac")
-    assert page.markup.count("P(better than sac)</th>") == 2
+    assert page.markup.count("Probability of beating SAC</th>") == 2
     assert "Mean over tasks" in page.markup
     assert "seed 0 is there twice" in page.markup
 
@@ -258,7 +304,7 @@ def test_a_run_s_films_are_shown_and_what_is_none_is_said(capsys, tmp_path, runs
     (folder / "broken.gif").write_bytes(b"no video")
     _, page, _ = write(capsys, tmp_path, runs=(runs,))
     assert page.markup.count('src="data:image/gif;base64,') == 1
-    assert "Task-v0, mnm, seed 1</figcaption>" in page.markup
+    assert "Task-v0, MnM, seed 1</figcaption>" in page.markup
     assert "broken.gif: no GIF picture" in page.markup
     (folder / "video.gif").unlink()
     _, page, _ = write(capsys, tmp_path, runs=(runs,))

@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 
 from mnm.tabular import MDPError, evaluate_policy, from_gym, solve, uniform_policy
+from mnm.tabular.files import FiniteTask
+from mnm.tabular.gym_tables import map_of
+from mnm.tabular.solution import policy_lines
 
 ENVIRONMENTS = ["FrozenLake-v1", "CliffWalking-v1", "Taxi-v4"]
 
@@ -134,3 +137,19 @@ def test_a_table_whose_rows_do_not_sum_to_one_is_refused():
 def test_a_wrong_discount_is_refused(environment):
     with pytest.raises(MDPError, match="discount must lie strictly between 0 and 1"):
         from_gym(environment, discount=1.0)
+
+
+def test_only_a_map_with_one_cell_for_each_state_is_one():
+    frozen, taxi, cliff = (map_of(gymnasium.make(name)) for name in ("FrozenLake-v1", "Taxi-v4", "CliffWalking-v1"))
+    assert ["".join(row) for row in frozen] == ["SFFF", "FHFH", "FFFH", "HFFG"]
+    assert taxi is None
+    assert cliff is None
+
+
+@pytest.mark.parametrize("slippery", [False, True])
+def test_an_action_s_arrow_is_where_it_leads(slippery):
+    environment = gymnasium.make("FrozenLake-v1", is_slippery=slippery)
+    task = FiniteTask("lake", from_gym(environment), letters=map_of(environment))
+    for action, arrow in enumerate("←↓→↑"):  # the environment's own order
+        lines = policy_lines(task, np.full(17, action))
+        assert lines == [line.replace("*", arrow) for line in ("* * * *", "* H * H", "* * * H", "H * * G")]

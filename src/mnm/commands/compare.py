@@ -142,7 +142,7 @@ def draw(comparisons: Sequence[Comparison], metric: str, png: Path) -> None:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    from mnm.plotting.style import STYLE, looks
+    from mnm.plotting.style import STYLE, agent_name, looks
 
     look = looks({agent for one in comparisons for agent in one.groups})
     across = min(3, len(comparisons))
@@ -154,7 +154,7 @@ def draw(comparisons: Sequence[Comparison], metric: str, png: Path) -> None:
             for agent, group in one.groups.items():
                 colour, dashes = look[agent]
                 middle, low, high = curve(group)
-                label = f"{agent} ({number_of_seeds(len(group.runs))})"
+                label = f"{agent_name(agent)} ({number_of_seeds(len(group.runs))})"
                 panel.plot(one.steps, middle, label=label, color=colour, linestyle=dashes, marker="o", markersize=2.5)
                 panel.fill_between(one.steps, low, high, color=colour, alpha=0.2, linewidth=0)
             panel.axvline(one.step, color="0.6", linewidth=1, linestyle=":")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -28,6 +29,16 @@ class Evaluate(RunFolder):
     """Print JSON instead of a line."""
 
 
+def never_but(on_step: Callable[[], None]) -> Callable[[], bool]:
+    """Never stops an evaluation, but counts its steps."""
+
+    def should_stop() -> bool:
+        on_step()
+        return False
+
+    return should_stop
+
+
 def evaluate(command: Evaluate) -> int:
     """`mnm evaluate`."""
     if command.episodes < 1:
@@ -36,10 +47,16 @@ def evaluate(command: Evaluate) -> int:
         return fail(f"--seeds is {command.seeds}: name at least one, each 0 or more")
 
     from mnm.training.driver import load_trained
+    from mnm.training.progress import COMPILING, Activity
 
     try:
-        learner = load_trained(command.run, trusted=command.trust)
-        played = [episode for seed in command.seeds for episode in learner.evaluate(0, command.episodes, seed)]
+        played = []
+        with Activity() as activity:
+            activity.begin(f"loading {command.run}")
+            learner = load_trained(command.run, trusted=command.trust)
+            for seed in command.seeds:
+                activity.begin(f"playing {command.episodes} episodes of {learner.task_name}, seed {seed}", COMPILING)
+                played += learner.evaluate(0, command.episodes, seed, never_but(activity.step))
     except UserError as error:
         return fail(str(error))
     returns = [episode.total for episode in played]

@@ -6,8 +6,6 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from mnm.commands.run_folder import RunFolder
 from mnm.messages import UserError, fail
 
@@ -37,19 +35,26 @@ def render(command: Render) -> int:
         return fail(f"--out {command.out}: a video ends in .gif or .mp4")
 
     from mnm.training.driver import load_trained
-    from mnm.training.video import imagine, play, write_video
+    from mnm.training.progress import COMPILING, Activity
+    from mnm.training.video import IMAGINED, REAL, imagine, play, side_by_side, write_video
 
     try:
-        learner = load_trained(command.run, trusted=command.trust)
-        take = play(learner, command.steps, command.seed)
-        imagined = imagine(learner, take)
+        with Activity() as activity:
+            activity.begin(f"loading {command.run}")
+            learner = load_trained(command.run, trusted=command.trust)
+            activity.begin(f"filming {learner.task_name}", COMPILING)
+            take = play(learner, command.steps, command.seed, activity.step)
+            activity.begin("filming what the model imagines", COMPILING)
+            imagined = imagine(learner, take, activity.step)
     except UserError as error:
         return fail(str(error))
-    frames = [np.hstack(pair) for pair in zip(take.frames, imagined, strict=False)] if imagined else take.frames
+    frames = side_by_side({REAL: take.frames} | ({IMAGINED: imagined} if imagined else {}))
     try:
         command.out.parent.mkdir(parents=True, exist_ok=True)
-        write_video(command.out, frames)
-    except (OSError, ValueError, ImportError) as error:
+        with Activity() as activity:
+            activity.begin(f"writing {command.out}")
+            write_video(command.out, frames)
+    except (OSError, ValueError) as error:
         return fail(f"--out {command.out}: {' '.join(str(error).split())}")
     note = ", real left, imagined right" if imagined else ""
     print(f"{command.out}: {len(frames)} frames{note}")

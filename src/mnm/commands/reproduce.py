@@ -30,7 +30,7 @@ COLOURS = {"yes": "green", "no": "red", "cannot tell": "yellow"}
 
 @dataclass(frozen=True)
 class Reproduce:
-    """Reproduce the paper's figures: data (CSV), picture (PNG) and verdicts on the paper's claims.
+    """Reproduce the paper's figures: data (CSV), pictures (PNG, SVG) and verdicts on the paper's claims.
 
     The exact figures take half a minute. The deep ones train agents first, at a scale: quick is a first look, cpu takes
     two cores hours, paper is for a GPU. What is trained is kept, shared by the figures, and gone on with after a stop.
@@ -54,7 +54,7 @@ class Reproduce:
     dry_run: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print what the deep figures would train, with the updates per real step, and stop."""
     out: Path = Path("results")
-    """Folder for NAME.csv, NAME.png and verdicts.csv; a deep figure's NAME ends in its scale, its runs are in runs/."""
+    """Folder for NAME.csv, .png, .svg and verdicts.csv; a deep NAME ends in its scale, and its runs are in runs/."""
 
 
 def reproduce(command: Reproduce) -> int:

@@ -15,7 +15,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mnm.messages import UserError
+from mnm.messages import UserError, missing_extra
 
 STREAMS = {"training": 0, "evaluation": 1}  # the numbers are part of every seed: never change one
 
@@ -78,6 +78,8 @@ def make_env(task: str | Callable[[], gym.Env], **settings: Any) -> gym.Env:
             warnings.simplefilter("ignore", DeprecationWarning)  # that a newer version of the task exists
             env = gym.make(task, disable_env_checker=True, **settings) if isinstance(task, str) else task()
     except Exception as error:  # an environment's constructor can raise anything
+        if missing := missing_extra(error):
+            raise TaskError(f"{name}: {missing}") from error
         hint = _hint(task, error) if isinstance(task, str) else ""
         raise TaskError(f"{name}: cannot be made: {_reason(error)}{hint}") from error
     if not isinstance(env, gym.Env):
@@ -90,6 +92,8 @@ def picture(env: gym.Env) -> NDArray[np.uint8]:
     try:
         drawn: Any = env.render()
     except Exception as error:  # graphics drivers and tasks raise what they like
+        if missing := missing_extra(error):
+            raise TaskError(f"drawing {type(env.unwrapped).__name__} {missing}") from error
         hint = "without a display MuJoCo needs MUJOCO_GL=egl or osmesa"
         raise TaskError(f"cannot be drawn: {_reason(error)}; {hint}") from error
     if not isinstance(drawn, np.ndarray) or drawn.ndim != 3:

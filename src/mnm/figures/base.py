@@ -1,4 +1,4 @@
-"""What a figure is: run -> columns (CSV) -> picture (PNG) -> verdicts on the paper's claims.
+"""What a figure is: run -> columns (CSV) -> picture (PNG, SVG) -> verdicts on the paper's claims.
 
 Everything drawn or judged comes from the columns, so the CSV holds all that a figure shows.
 """
@@ -17,6 +17,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
+from mnm.plotting.picture import save_picture
 from mnm.plotting.style import BLACK, COLOURS, STYLE, draw_seeds
 
 Columns = dict[str, NDArray]
@@ -54,7 +55,7 @@ class PaperFigure:
     judge: Callable[[Columns], list[Verdict]]
 
     def reproduce(self, folder: Path) -> list[Verdict]:
-        """Run, write NAME.csv and NAME.png to the folder, and judge."""
+        """Run, write NAME.csv, NAME.png and NAME.svg to the folder, and judge."""
         columns = write_figure(folder, self.name, self.run(), self.draw)
         return self.judge(columns)
 
@@ -62,12 +63,12 @@ class PaperFigure:
 def write_figure(
     folder: Path, name: str, columns: Columns, draw: Callable[[Columns], matplotlib.figure.Figure]
 ) -> Columns:
-    """Columns to NAME.csv, the picture of what that file holds to NAME.png; what it holds is returned."""
+    """Columns to NAME.csv, the picture of what that file holds to NAME.png and NAME.svg; what it holds is returned."""
     folder.mkdir(parents=True, exist_ok=True)
     write_csv(folder / f"{name}.csv", columns)
     kept = read_csv(folder / f"{name}.csv")
     with mpl.rc_context(STYLE):
-        draw(kept).savefig(folder / f"{name}.png")
+        save_picture(draw(kept), folder / name)
     return kept
 
 

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from mnm.figures.base import Columns, PaperFigure, Verdict, stacked, where
-from mnm.plotting.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED, SKY
+from mnm.plotting.style import COLOURS, DASHES
 from mnm.tabular.bounds import LADDER, ladder, model_return, vmbpo_upper_bound
 from mnm.tabular.mnm import joint_iteration_paper, joint_iteration_tight
 from mnm.tabular.paper_tasks import comparing_objectives
@@ -22,7 +22,7 @@ from mnm.tabular.paper_tasks import comparing_objectives
 RETURN = "log expected return"
 VMBPO = "log of VMBPO's objective"
 IN_MODEL = "log return in the model"
-LINES = dict(zip([*LADDER, RETURN], (BLUE, SKY, ORANGE, PURPLE, RED, BLACK), strict=True))
+OBJECTIVES = (*LADDER, RETURN, VMBPO, IN_MODEL)
 
 
 def run() -> Columns:
@@ -47,7 +47,7 @@ def run() -> Columns:
 
 def draw(columns: Columns) -> Figure:
     """The two iterations, and how far each bound is from the return in the second one."""
-    figure = Figure(figsize=(9.0, 3.5), layout="constrained")
+    figure = Figure(figsize=(9.0, 4.2), layout="constrained")
     left, middle, right = figure.subplots(1, 3)
     _draw_objectives(left, where(columns, algorithm="paper"))
     left.set(title="MnM, as in the paper", ylabel="nats")
@@ -57,7 +57,8 @@ def draw(columns: Columns) -> Figure:
     real = where(tight, objective=RETURN)["value"]
     for rung in LADDER:
         line = where(tight, objective=rung)
-        right.semilogy(line["iteration"], np.maximum(real - line["value"], 1e-16), color=LINES[rung], marker=".")
+        gap = np.maximum(real - line["value"], 1e-16)
+        right.semilogy(line["iteration"], gap, marker=".", label=rung, **_look(rung))
     right.set(title="gap to the log expected return", xlabel="iteration", ylabel="nats")
     for axes in (left, middle, right):
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -66,14 +67,14 @@ def draw(columns: Columns) -> Figure:
 
 
 def _draw_objectives(axes: Axes, rows: Columns) -> None:
-    for objective, colour in LINES.items():
+    for objective in OBJECTIVES:
         line = where(rows, objective=objective)
-        on_top: Any = {"linestyle": "--", "dashes": (3, 2), "zorder": 5} if objective == RETURN else {}
-        axes.plot(line["iteration"], line["value"], color=colour, label=objective, **on_top)
-    for objective, style in ((VMBPO, "-."), (IN_MODEL, ":")):
-        line = where(rows, objective=objective)
-        axes.plot(line["iteration"], line["value"], color=GREEN, linestyle=style, label=objective)
+        axes.plot(line["iteration"], line["value"], label=objective, **_look(objective))
     axes.set_xlabel("iteration")
+
+
+def _look(objective: str) -> dict[str, Any]:
+    return {"color": COLOURS[objective], "linestyle": DASHES.get(objective, "-")}
 
 
 def judge(columns: Columns) -> list[Verdict]:

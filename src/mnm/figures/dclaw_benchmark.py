@@ -17,6 +17,7 @@ from mnm.figures.deep import (
     rows_of_panels,
     tasks,
 )
+from mnm.plotting.style import legend_of_seeds
 
 
 def draw(columns: Columns) -> Figure:
@@ -28,7 +29,7 @@ def draw(columns: Columns) -> Figure:
         lower.set_ylim(-0.05, 1.05)
     axes[0, 0].set_ylabel("evaluation return")
     axes[1, 0].set_ylabel("episodes ending in success")
-    axes[0, 0].legend()
+    legend_of_seeds(axes[0, 0])
     return figure
 
 

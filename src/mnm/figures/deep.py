@@ -1,4 +1,4 @@
-"""What a deep figure is: sweeps of runs -> columns (CSV) -> picture (PNG) -> verdicts on the paper's claims.
+"""What a deep figure is: sweeps of runs -> columns (CSV) -> picture (PNG, SVG) -> verdicts on the paper's claims.
 
 All figures of a scale share one folder of runs, and a task has the same length in all of them: a run that two figures
 need is made once.
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from mnm.analysis.statistics import is_significant, permutation_p_value
 from mnm.figures.base import Columns, Verdict, stacked, where, write_figure
-from mnm.plotting.style import looks
+from mnm.plotting.style import THIN, agent_name, legend_of_seeds, looks
 from mnm.sweeps.request import Sweep
 from mnm.training.runs import Run
 
@@ -138,7 +138,7 @@ class DeepFigure:
         ]
 
     def write(self, runs: Sequence[Run], folder: Path, scale: str) -> tuple[list[Verdict], list[Path]]:
-        """NAME-SCALE.csv, NAME-SCALE.png and videos in the folder; the verdicts, and all pictures."""
+        """NAME-SCALE.csv, .png and .svg, and videos in the folder; the verdicts, and all pictures."""
         name = f"{self.name}-{scale}"
         columns = write_figure(folder, name, self.measure(runs), self.draw)
         videos = [] if self.video is None else self.video(runs, folder / name)
@@ -199,7 +199,7 @@ def draw_lines(panel: Axes, columns: Columns, name: str, label: str, colour: str
     """Every seed thin, and thick the mean over the seeds at the steps that all have."""
     lines = seeds_of(columns, name)
     for steps, values in lines:
-        panel.plot(steps, values, color=colour, alpha=0.35, linewidth=0.8, linestyle=linestyle)
+        panel.plot(steps, values, color=colour, alpha=0.35, linewidth=THIN, linestyle=linestyle)
     shared = min((steps for steps, _ in lines), key=len)
     mean = np.mean([values[: len(shared)] for _, values in lines], axis=0)
     panel.plot(shared, mean, color=colour, label=label, linestyle=linestyle)
@@ -209,7 +209,7 @@ def draw_agents(panel: Axes, columns: Columns, name: str) -> None:
     """`draw_lines` for every agent."""
     look = looks(agents(columns))
     for agent in agents(columns):
-        draw_lines(panel, where(columns, agent=agent), name, agent, *look[agent])
+        draw_lines(panel, where(columns, agent=agent), name, agent_name(agent), *look[agent])
 
 
 def draw_returns(columns: Columns) -> Figure:
@@ -218,7 +218,7 @@ def draw_returns(columns: Columns) -> Figure:
     for panel, env in zip(axes, tasks(columns), strict=True):
         draw_agents(panel, where(columns, env=env), "return")
     axes[0].set_ylabel("evaluation return")
-    axes[0].legend()
+    legend_of_seeds(axes[0])
     return figure
 
 
@@ -245,7 +245,7 @@ def outperforms(columns: Columns, better: str, worse: str, paper: str) -> list[V
         holds, p = compared(ours, theirs)
         verdicts.append(
             Verdict(
-                f"{env.removeprefix('mnm/')}: {better} outperforms {worse}",
+                f"{env.removeprefix('mnm/')}: {agent_name(better)} outperforms {agent_name(worse)}",
                 paper,
                 f"last return {means(ours)} against {means(theirs)}, {p}",
                 holds,

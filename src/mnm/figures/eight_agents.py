@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from mnm.figures.base import Columns, Verdict, where
 from mnm.figures.deep import PENDULUM, DeepFigure, RunGrid, agents, draw_agents, means, seeds_of
-from mnm.plotting.style import BLACK
+from mnm.plotting.style import BLACK, agent_name, legend_of_seeds
 
 SOLVED = -200.0
 """A mean evaluation return at which the pole is swung up and stays there."""
@@ -19,13 +19,13 @@ def draw(columns: Columns) -> Figure:
     """Two panels, so that eight agents can be told apart: the plain three, and the others."""
     first = np.isin(columns["agent"], PLAIN[:3])
     groups = [chosen for chosen in (first, ~first) if chosen.any()]
-    figure = Figure(figsize=(4.2 * len(groups), 3.2), layout="constrained")
+    figure = Figure(figsize=(4.2 * len(groups), 3.9), layout="constrained")
     axes = figure.subplots(1, len(groups), sharey=True, squeeze=False)[0]
     for panel, chosen in zip(axes, groups, strict=True):
         draw_agents(panel, {name: column[chosen] for name, column in columns.items()}, "return")
-        panel.axhline(SOLVED, color=BLACK, linestyle=":", linewidth=1)
+        panel.axhline(SOLVED, color=BLACK, linestyle=":", linewidth=1, label=f"solved ({SOLVED:g})")
         panel.set(title=PENDULUM, xlabel="real steps")
-        panel.legend()
+        legend_of_seeds(panel, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2)
     axes[0].set_ylabel("evaluation return")
     return figure
 
@@ -39,7 +39,7 @@ def judge(columns: Columns) -> list[Verdict]:
         firsts = [next((f"{s:.0f}" for s, r in zip(*line, strict=True) if r >= SOLVED), "never") for line in lines]
         verdicts.append(
             Verdict(
-                f"{agent} solves {PENDULUM} (return {SOLVED:g}) with every seed",
+                f"{agent_name(agent)} solves {PENDULUM} (return {SOLVED:g}) with every seed",
                 "-",
                 f"last return {means(ends)}; first there at step {', '.join(firsts)}",
                 bool((ends >= SOLVED).all()),

@@ -37,7 +37,7 @@ def on_par(columns: Columns) -> list[Verdict]:
         worse, p = compared(theirs, ours)
         verdicts.append(
             Verdict(
-                f"{env}: mnm_approx is on par with mbpo",
+                f"{env}: MnM-approx is on par with MBPO",
                 "roughly on par",
                 f"last return {means(ours)} against {means(theirs)}, that it is worse: {p}",
                 False if worse else True if ours.mean() >= theirs.mean() else None,

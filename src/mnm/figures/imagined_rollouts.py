@@ -22,11 +22,11 @@ from mnm.analysis.statistics import bootstrap_interval
 from mnm.diagnostics import WINDOW, windows
 from mnm.figures.base import Columns, Verdict, stacked, where
 from mnm.figures.deep import HALF_CHEETAH, PUSHER, DeepFigure, RunGrid, agents, tasks
-from mnm.plotting.style import AGENT_COLOURS, STYLE
+from mnm.plotting.style import AGENT_COLOURS, STYLE, agent_name
 from mnm.training.driver import load_trained
 from mnm.training.runs import Run
 from mnm.training.spec import RunError
-from mnm.training.video import Frames, imagine, play, write_video
+from mnm.training.video import REAL, Frames, imagine, play, side_by_side, write_video
 
 OPTIMIST, RIVAL = "mnm_approx", "mbpo"
 EPISODES = 3
@@ -103,7 +103,7 @@ def draw(columns: Columns) -> Figure:
         for agent in agents(task_rows):
             gains = ahead(where(task_rows, agent=agent))
             low, high = interval(gains)
-            label = f"{agent}: {gains.mean():+.2g} [{low:+.2g}, {high:+.2g}] m"
+            label = f"{agent_name(agent)}: {gains.mean():+.2g} [{low:+.2g}, {high:+.2g}] m"
             bins = np.linspace(-edge, edge, 41)
             clipped = np.clip(gains[np.isfinite(gains)], -edge, edge)
             panel.hist(clipped, bins, histtype="step", color=AGENT_COLOURS[agent], label=label)
@@ -130,9 +130,9 @@ def judge(columns: Columns) -> list[Verdict]:
         on_rival_actions = by_seed(where(ours, actions_of=RIVAL))
         more = {seed: gains[seed] - rival_gains[seed] for seed in gains if seed in rival_gains}  # a run may be missing
         claims = {
-            f"{OPTIMIST}'s model moves further towards the reward": gains,
-            f"it does so on {RIVAL}'s actions too": on_rival_actions,
-            f"it moves further than {RIVAL}'s model does": more,
+            f"{agent_name(OPTIMIST)}'s model moves further towards the reward": gains,
+            f"it does so on {agent_name(RIVAL)}'s actions too": on_rival_actions,
+            f"it moves further than {agent_name(RIVAL)}'s model does": more,
         }
         verdicts += [_sign(f"{env}: {claim}", list(found.values())) for claim, found in claims.items() if found]
     return verdicts
@@ -163,17 +163,17 @@ def video(runs: Sequence[Run], path: Path) -> list[Path]:
         learners = {run.algorithm: load_trained(run.folder) for run in pair}
         first = next(iter(learners.values()))
         take = play(first, VIDEO_STEPS, pair[0].seed)
-        rows = {"real": take.frames}
+        rows = {REAL: take.frames}
         for agent, learner in learners.items():
             frames = imagine(learner, take)
             lost = len(take.frames) - len(frames)
-            name = f"{agent}'s model" + (f"\n(ends at step {len(frames) - 1})" if lost else "")
+            name = f"{agent_name(agent)}'s model" + (f" (ends at step {len(frames) - 1})" if lost else "")
             rows[name] = frames + frames[-1:] * lost
         for learner in learners.values():
             learner.close()
         name = f"{path.name}-{env.partition('-')[0]}"
         gif, png = path.with_name(f"{name}.gif"), path.with_name(f"{name}.png")
-        write_video(gif, [np.hstack(frames)[::2, ::2] for frames in zip(*rows.values(), strict=True)])
+        write_video(gif, side_by_side({name: [frame[::2, ::2] for frame in frames] for name, frames in rows.items()}))
         with mpl.rc_context(STYLE):
             _moments(rows).savefig(png, dpi=100)
         written += [gif, png]
@@ -191,7 +191,7 @@ def _moments(rows: dict[str, Frames]) -> Figure:
             panel.imshow(frames[moment])
             panel.set(xticks=[], yticks=[])
             panel.grid(visible=False)
-        row[0].set_ylabel(name, fontsize="small")
+        row[0].set_ylabel(name.replace(" (", "\n("), fontsize="small")
     for panel, moment in zip(axes[0], moments, strict=True):
         panel.set_title(f"step {moment}")
     return figure

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from mnm.figures.base import Columns, Verdict, where
 from mnm.figures.deep import DRAWER, DeepFigure, RunGrid, compared, draw_lines, last, means, panels
+from mnm.plotting.style import legend_of_seeds
 
 HORIZONS = (1, 2, 3, 5)
 
@@ -18,10 +19,10 @@ def draw(columns: Columns) -> Figure:
     """A curve for each horizon."""
     figure, (panel,) = panels(columns, width=4.2)
     lengths = np.unique(columns["rollout_length"])
-    for length, colour in zip(lengths, colormaps["viridis"](np.linspace(0, 0.85, len(lengths))), strict=True):
+    for length, colour in zip(lengths, colormaps["viridis"](np.linspace(0.3, 0.85, len(lengths))), strict=True):
         draw_lines(panel, where(columns, rollout_length=length), "return", f"{length:.0f}", colour)
     panel.set_ylabel("evaluation return")
-    panel.legend(title="steps in the model")
+    legend_of_seeds(panel, title="steps in the model")
     return figure
 
 

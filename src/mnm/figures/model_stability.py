@@ -30,9 +30,10 @@ from mnm.figures.deep import (
     seeds_of,
     tasks,
 )
-from mnm.plotting.style import AGENT_COLOURS, BLACK
+from mnm.plotting.style import AGENT_COLOURS, BLACK, agent_name
 
 MODEL, LIKELIHOOD = "mnm_approx", "mbpo"
+NAME, RIVAL = agent_name(MODEL), agent_name(LIKELIHOOD)
 WANDERED = 2.0
 """A model that ends above so many times its own lowest error has not trained stably."""
 
@@ -79,11 +80,15 @@ def draw(columns: Columns) -> Figure:
     for panel, env in zip(axes, tasks(columns), strict=True):
         ours, theirs = shares(columns, env, MODEL), shares(columns, env, LIKELIHOOD)
         for number, (steps, values) in enumerate(ours):
-            label = MODEL if number == 0 else None
+            label = f"{NAME}, each seed" if number == 0 else None
             panel.plot(steps, values, color=AGENT_COLOURS[MODEL], alpha=0.7, linewidth=1.2, label=label)
         if theirs:
             panel.axhline(
-                lowest(theirs).mean(), color=BLACK, linestyle="--", linewidth=1, label=f"{LIKELIHOOD}'s lowest"
+                lowest(theirs).mean(),
+                color=BLACK,
+                linestyle="--",
+                linewidth=1,
+                label=f"{RIVAL}'s lowest, mean over seeds",
             )
         if any((values > 0).any() for _, values in ours):  # something has been measured
             panel.set_yscale("log")
@@ -102,10 +107,10 @@ def judge(columns: Columns) -> list[Verdict]:
         ours, theirs = shares(columns, env, MODEL), shares(columns, env, LIKELIHOOD)
         if ours:
             stable = stable_seeds(ours)
-            rival = f"; {LIKELIHOOD}'s {stable_seeds(theirs)} of {len(theirs)}" if theirs else ""
+            rival = f"; {RIVAL}'s {stable_seeds(theirs)} of {len(theirs)}" if theirs else ""
             verdicts.append(
                 Verdict(
-                    f"{name}: {MODEL}'s model trains stably",
+                    f"{name}: {NAME}'s model trains stably",
                     "stably; on DrawerOpen 3 of 5 seeds",
                     f"{stable} of {len(ours)} seeds end within {WANDERED:g} times their lowest error{rival}; at the"
                     f" end {means(at_end(ours), 3)} of a constant predictor's",
@@ -117,7 +122,7 @@ def judge(columns: Columns) -> list[Verdict]:
             holds, p = compared(-scores[0], -scores[1])
             verdicts.append(
                 Verdict(
-                    f"{name}: {MODEL}'s model is more accurate than {LIKELIHOOD}'s",
+                    f"{name}: {NAME}'s model is more accurate than {RIVAL}'s",
                     "likely more accurate on the robot hand; close to it on ScrewFixed",
                     f"error over a constant predictor's {means(scores[0], 3)} against {means(scores[1], 3)}, {p}",
                     holds,

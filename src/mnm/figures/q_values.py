@@ -25,7 +25,7 @@ from mnm.figures.deep import (
     seeds_of,
     tasks,
 )
-from mnm.plotting.style import looks
+from mnm.plotting.style import agent_name, legend_of_seeds, looks
 
 AGENTS = ("mnm_approx", "mbpo")
 
@@ -38,10 +38,10 @@ def draw(columns: Columns) -> Figure:
         look = looks(agents(task_rows))
         for agent in agents(task_rows):
             rows, colour = where(task_rows, agent=agent), look[agent].colour
-            draw_lines(panel, rows, "q_at_start", f"{agent}: Q", colour)
-            draw_lines(panel, rows, "discounted_return", f"{agent}: return", colour, "--")
+            draw_lines(panel, rows, "q_at_start", f"{agent_name(agent)}: Q", colour)
+            draw_lines(panel, rows, "discounted_return", f"{agent_name(agent)}: return", colour, "--")
     axes[0].set_ylabel("Q, and discounted return")
-    axes[0].legend()
+    legend_of_seeds(axes[0])
     return figure
 
 
@@ -68,7 +68,7 @@ def judge(columns: Columns) -> list[Verdict]:
             holds, p = compared(-ours, -theirs)
             verdicts.append(
                 Verdict(
-                    f"{env.removeprefix('mnm/')}: mnm_approx's Q is more {word} than mbpo's",
+                    f"{env.removeprefix('mnm/')}: MnM-approx's Q is more {word} than MBPO's",
                     "more accurate and more stable; MBPO's peaks early",
                     f"{unit} {means(ours, 1)} against {means(theirs, 1)}, {p}",
                     holds,

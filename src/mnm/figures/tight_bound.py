@@ -29,7 +29,7 @@ from mnm.figures.deep import (
     seeds_of,
     tasks,
 )
-from mnm.plotting.style import AGENT_COLOURS
+from mnm.plotting.style import AGENT_COLOURS, agent_name, legend_of_seeds
 
 BOUNDS = ("mnm_tight", "mnm")
 
@@ -50,11 +50,11 @@ def draw(columns: Columns) -> Figure:
         draw_agents(upper, task_rows, "return")
         for agent in agents(task_rows):
             if agent in BOUNDS:
-                draw_lines(lower, where(task_rows, agent=agent), "gap", agent, AGENT_COLOURS[agent])
+                draw_lines(lower, where(task_rows, agent=agent), "gap", agent_name(agent), AGENT_COLOURS[agent])
         lower.axhline(0.0, color="0.6", linewidth=1, linestyle=":")
     axes[0, 0].set_ylabel("evaluation return")
     axes[1, 0].set_ylabel("log return - log Q (nats)")
-    axes[0, 0].legend()
+    legend_of_seeds(axes[0, 0])
     return figure
 
 
@@ -74,7 +74,7 @@ def judge(columns: Columns) -> list[Verdict]:
         holds, p = compared(-tight, -plain)
         verdicts.append(
             Verdict(
-                f"{env.removeprefix('mnm/')}: mnm_tight's Q is closer to the log return than mnm's",
+                f"{env.removeprefix('mnm/')}: MnM-tight's Q is closer to the log return than MnM's",
                 "left open",
                 f"|log return - log Q| {means(tight, 2)} against {means(plain, 2)} nats, {p}",
                 holds,

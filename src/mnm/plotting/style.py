@@ -42,6 +42,14 @@ COLOURS = {
     "Q-learning, log reward": PURPLE,
     "Maximum likelihood": RED,
     "Maximum likelihood, log reward": PURPLE,
+    "paper's bound": BLUE,
+    "sharper bound": SKY,
+    "learned discount": ORANGE,
+    "best hazard": PURPLE,
+    "tight bound": RED,
+    "log expected return": BLACK,
+    "log of VMBPO's objective": GREEN,
+    "log return in the model": GREEN,
 }
 
 AGENT_COLOURS = {
@@ -55,7 +63,30 @@ AGENT_COLOURS = {
     "value_weighted": YELLOW,
 }
 
+AGENT_NAMES = {
+    "sac": "SAC",
+    "mbpo": "MBPO",
+    "mnm_approx": "MnM-approx",
+    "mnm": "MnM",
+    "mnm_tight": "MnM-tight",
+    "vmbpo": "VMBPO",
+    "vaml": "VAML",
+    "value_weighted": "value-weighted",
+}
+"""Our agents as people write them."""
+
+
+def agent_name(label: str) -> str:
+    """An agent, or agent:settings, as people write it; one that is not ours as it is."""
+    agent, _, settings = label.partition(":")
+    if agent not in AGENT_NAMES:
+        return label
+    return ", ".join([AGENT_NAMES[agent], *filter(None, [settings])])
+
+
 PALETTE = (BLUE, ORANGE, GREEN, RED, PURPLE, SKY, BLACK, YELLOW)
+THIN = 0.8
+"""The width of a single seed's line."""
 LINES = ("-", "--", ":", "-.")
 
 
@@ -93,6 +124,11 @@ DASHES = {
     "Maximum likelihood": (1, (1, 3)),
     "Q-learning, log reward": (0, (3, 1)),
     "Maximum likelihood, log reward": (0, (3, 1)),
+    "sharper bound": (0, (4, 3)),
+    "tight bound": (0, (4, 3)),
+    "log expected return": (2, (3, 2)),
+    "log of VMBPO's objective": (0, (6, 2, 1, 2)),
+    "log return in the model": (0, (1, 2)),
 }
 """Methods that can lie on top of one another are drawn with different dashes."""
 
@@ -102,6 +138,14 @@ def draw_seeds(axes: Axes, x: NDArray, y: NDArray, label: str, colour: str) -> N
     low, middle, high = np.quantile(y, [0.25, 0.5, 0.75], axis=0)
     axes.plot(x, middle, label=label, color=colour, linestyle=DASHES.get(label, "-"))
     axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
+
+
+def legend_of_seeds(axes: Axes, **options: Any) -> None:
+    """The panel's legend, which tells thick lines from thin ones too."""
+    handles, _ = axes.get_legend_handles_labels()
+    thick = Line2D([], [], color="0.4", label="thick: mean over seeds")
+    thin = Line2D([], [], color="0.4", linewidth=THIN, label="thin: one seed each")
+    axes.legend(handles=[*handles, thick, thin], **options)
 
 
 LARGEST_DETAIL = 50

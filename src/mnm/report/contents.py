@@ -15,8 +15,9 @@ from mnm.figures.base import ANSWERS, Columns, Verdict, read_csv
 from mnm.training.runs import CONFIG, Run, read_run
 
 UNREADABLE = (OSError, ValueError, TypeError, OverflowError, csv.Error)
-SIGNATURES = {".png": b"\x89PNG\r\n\x1a\n", ".gif": b"GIF8"}
-"""How a picture's file begins, by its ending."""
+SIGNATURES = {".svg": b"<?xml", ".png": b"\x89PNG\r\n\x1a\n", ".gif": b"GIF8"}
+"""How a picture's file begins, by its ending; the best is first."""
+MIME = {".svg": "image/svg+xml", ".png": "image/png", ".gif": "image/gif"}
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,8 @@ class FoundFigure:
 
     name: str
     verdicts: Sequence[Verdict]
-    png: str | None
-    """A data URI."""
+    picture: str | None
+    """A data URI: the SVG, which follows the page's theme, or else the PNG."""
     videos: Mapping[str, str]
     """Its further pictures, videos among them: data URIs by name."""
     columns: Columns
@@ -36,6 +37,11 @@ class FoundFigure:
     def title(self) -> str:
         """What it shows."""
         return titles().get(self.name, self.name)
+
+    @property
+    def heading(self) -> str:
+        """Its name in words; the scale is in the title."""
+        return self.name.partition("-")[0].replace("_", " ").capitalize()
 
     @property
     def alt(self) -> str:
@@ -69,7 +75,7 @@ def read_contents(results: Path, run_folders: Iterable[Path]) -> Contents:
     except UNREADABLE as error:
         problems.append(f"{results / 'verdicts.csv'}: {error}")
     figures = [read_figure(results, name, verdicts.get(name, [])) for name in dict.fromkeys([*titles(), *verdicts])]
-    present = [figure for figure in figures if figure.png or figure.verdicts or figure.problems]
+    present = [figure for figure in figures if figure.picture or figure.verdicts or figure.problems]
     missing = [name for name in EXACT if name not in {figure.name for figure in present}]
     runs, unreadable = read_runs(run_folders)
     videos, undrawn = read_videos(runs)
@@ -100,18 +106,19 @@ def read_figure(results: Path, name: str, verdicts: Sequence[Verdict]) -> FoundF
     pictures: dict[str, str] = {}
     columns: Columns = {}
     further = (path for ending in SIGNATURES for path in results.glob(f"{name}-*{ending}") if path.stem not in titles())
-    for picture in (results / f"{name}.png", *sorted(further)):
+    for picture in (results / f"{name}.svg", results / f"{name}.png", *sorted(further)):
         try:
             if picture.exists():
                 pictures[picture.name] = data_uri(picture)
         except UNREADABLE as error:
             problems.append(f"{picture}: {error}")
-    png, table = pictures.pop(f"{name}.png", None), results / f"{name}.csv"
+    svg, png = (pictures.pop(f"{name}{ending}", None) for ending in (".svg", ".png"))
+    table = results / f"{name}.csv"
     try:
         columns = read_csv(table) if table.exists() else {}
     except UNREADABLE as error:
         problems.append(f"{table}: {error}")
-    return FoundFigure(name, verdicts, png, pictures, columns, problems)
+    return FoundFigure(name, verdicts, svg or png, pictures, columns, problems)
 
 
 def data_uri(picture: Path) -> str:
@@ -119,7 +126,7 @@ def data_uri(picture: Path) -> str:
     content, ending = picture.read_bytes(), picture.suffix
     if not content.startswith(SIGNATURES[ending]):
         raise ValueError(f"no {ending[1:].upper()} picture")
-    return f"data:image/{ending[1:]};base64," + b64encode(content).decode("ascii")
+    return f"data:{MIME[ending]};base64," + b64encode(content).decode("ascii")
 
 
 def read_runs(folders: Iterable[Path]) -> tuple[list[Run], list[str]]:

@@ -12,7 +12,7 @@
     const figure = JSON.parse(plot.nextElementSibling.textContent, coloured);
     if (touched.matches) figure.layout.dragmode = false; // a finger scrolls the page
     drawn.add(plot);
-    return Plotly.react(plot, figure.data, figure.layout, config);
+    return Plotly.react(plot, figure.data, figure.layout, { ...config, displayModeBar: touched.matches ? false : "hover" });
   }
 
   // Hundreds of plots would take long: each is drawn when it is about to be seen.

@@ -23,6 +23,8 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from mnm.analysis.comparison import CompareError, Comparison, aggregates, compare_runs, different_versions, label_agents
+from mnm.figures.base import ANSWERS
+from mnm.plotting.style import agent_name
 from mnm.report.contents import Contents, FoundFigure
 from mnm.report.plots import Plot, diagnostic_plots, figure_plots, not_measured, return_plots
 from mnm.training.runs import Run, revision
@@ -40,18 +42,24 @@ def rendered(contents: Contents, baseline: str | None, flags: Mapping[str, Seque
         lstrip_blocks=True,
     )
     environment.filters["shown"] = shown
+    environment.filters["agent"] = agent_name
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
     compared = comparisons(contents.runs, baseline)
+    figures = [drawn(figure) for figure in contents.figures]
+    returns = return_plots(contents.runs, contents.labels)
+    first = headline(figures, returns)
     scripts = [get_plotlyjs(), files(PACKAGE).joinpath("page.js").read_text(encoding="utf-8")]
     return environment.get_template("page.html").render(
         style=Markup(files(PACKAGE).joinpath("page.css").read_text(encoding="utf-8")),
         scripts=[Markup(script) for script in scripts],
         hashes=[b64encode(sha256(script.encode("utf-8")).digest()).decode("ascii") for script in scripts],
         contents=contents,
-        figures=[drawn(figure) for figure in contents.figures],
-        returns=return_plots(contents.runs, contents.labels),
+        tiles=tiles(contents, compared),
+        headline=first,
+        figures=[figure for figure in figures if figure is not first],
+        returns=[plot for plot in returns if plot is not first],
         videos=[
-            (f"{run.env}, {contents.labels[run.folder]}, seed {run.seed}", video)
+            (f"{run.env}, {agent_name(contents.labels[run.folder])}, seed {run.seed}", video)
             for run in contents.runs
             for video in contents.videos.get(run.folder, ())
         ],
@@ -83,6 +91,52 @@ def drawn(figure: FoundFigure) -> DrawnFigure:
         return DrawnFigure(figure, [], [*figure.problems, f"{figure.name}.csv: {error}"])
 
 
+def headline(figures: Sequence[DrawnFigure], returns: Sequence[Plot]) -> DrawnFigure | Plot | None:
+    """What the page opens with: agents against one another, else the ladder of bounds, else whatever is there."""
+    several = [plot for plot in returns if len(plot.names) > 1]
+    ladder = [figure for figure in figures if figure.found.name == "comparing_objectives"]
+    seen = [figure for figure in figures if figure.plots or figure.found.picture]
+    candidates: list[DrawnFigure | Plot] = [*several, *ladder, *returns, *seen]
+    return candidates[0] if candidates else None
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A number that sums up a part of the page, and where that part is."""
+
+    number: str
+    words: str
+    target: str
+
+
+def tiles(contents: Contents, compared: Sequence[tuple[str, Comparison | None, str]]) -> list[Tile]:
+    """What has been found, at a glance."""
+    verdicts = [verdict for figure in contents.figures for verdict in figure.verdicts]
+    found = []
+    if verdicts:
+        counts = {answer: sum(verdict.answer == answer for verdict in verdicts) for answer in ANSWERS.values()}
+        others = [f"{answer}: {count}" for answer, count in counts.items() if answer != "yes" and count]
+        words = "; ".join(["claims hold", *others])
+        found.append(Tile(f"{counts['yes']} of {len(verdicts)}", words, "claims"))
+    if contents.figures:
+        found.append(Tile(str(len(contents.figures)), plural(len(contents.figures), "figure"), "figures"))
+    if contents.runs:
+        tasks = len({run.env for run in contents.runs})
+        words = f"training {plural(len(contents.runs), 'run')} on {tasks} {plural(tasks, 'task')}"
+        found.append(Tile(str(len(contents.runs)), words, "runs"))
+    scores = [(env, row) for env, one, _ in compared if one for row in one.scores if math.isfinite(row.mean)]
+    if scores:
+        env, best = max((pair for pair in scores if pair[0] == scores[0][0]), key=lambda pair: pair[1].mean)
+        words = f"highest mean return on {env}: {agent_name(best.agent)}, {best.seeds} {plural(best.seeds, 'seed')}"
+        found.append(Tile(shown(best.mean), words, "comparisons"))
+    return found
+
+
+def plural(count: int, noun: str) -> str:
+    """The noun, with an s unless there is one."""
+    return noun if count == 1 else f"{noun}s"
+
+
 def comparisons(runs: Sequence[Run], baseline: str | None) -> list[tuple[str, Comparison | None, str]]:
     """For every task, its agents compared, or the reason why they cannot be."""
     found: list[tuple[str, Comparison | None, str]] = []
@@ -102,7 +156,7 @@ def described(run: Run, label: str) -> dict[str, Any]:
     settings = run.config.get("settings")
     return {
         "name": run.name,
-        "label": label,
+        "label": agent_name(label),
         "env": run.env,
         "seed": run.seed,
         "steps": " of ".join([f"{_last(run, 'step'):,.0f}" if run.metrics.get("step") else "0", *_asked(run)]),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,11 @@ class Plot:
 
     title: str
     figure: Mapping[str, Any]
+
+    @property
+    def names(self) -> list[str]:
+        """The curves in its legend."""
+        return [trace["name"] for trace in self.figure["data"] if trace.get("showlegend", True)]
 
 
 Curve = tuple[Sequence[float], Sequence[float]]
@@ -111,6 +116,7 @@ def layout(x: str, y: str, *, height: int, log: bool = False) -> dict[str, Any]:
         "xaxis": axis | {"title": {"text": x}, "showline": True},
         "yaxis": axis | {"title": {"text": y}, "type": "log" if log else "linear"} | ticks,
         "showlegend": True,
+        "modebar": {"bgcolor": "--clear", "color": "--axis", "activecolor": "--text"},
         "uirevision": "kept",  # what the reader has hidden or enlarged stays so when the colours change
     }
 
@@ -134,7 +140,7 @@ def return_plots(runs: Sequence[Run], labels: Mapping[Any, str]) -> list[Plot]:
                 for run in measured
                 if labels[run.folder] == name
             ]
-            traces += seed_lines(name, curves, np.mean, *looks[name])
+            traces += seed_lines(style.agent_name(name), curves, np.mean, *looks[name])
         if traces:
             axes = layout("real environment steps", "return", height=460)
             plots.append(Plot(f"{env}: return against real steps", {"data": traces, "layout": axes}))
@@ -214,12 +220,20 @@ class Curves:
     x: str
     y: str = "return"
     panel: str | None = None
+    titles: Mapping[str, str] = field(default_factory=dict)
+    """Of panels whose name in the CSV does not say enough."""
 
 
 CURVES = {
     "stochastic_gridworld": Curves("method", "iteration"),
     "gridworld_ablation": Curves("method", "iteration"),
-    "comparing_objectives": Curves("objective", "iteration", "value", panel="algorithm"),
+    "comparing_objectives": Curves(
+        "objective",
+        "iteration",
+        "value",
+        "algorithm",
+        {"paper": "MnM, as in the paper", "tight": "Joint iteration for the tight bound"},
+    ),
     "dynamics_transfer": Curves("dynamics", "iteration", panel="task"),
     "from_real_data": Curves("learner", "real_steps"),
 }
@@ -238,7 +252,10 @@ def figure_plots(name: str, columns: Columns) -> list[Plot]:
         return [Plot("", panel_figure(curves, columns))]
     panels = dict.fromkeys(columns[curves.panel].tolist())
     return [
-        Plot(f"{curves.panel.capitalize()}: {panel}", panel_figure(curves, where(columns, **{curves.panel: panel})))
+        Plot(
+            curves.titles.get(panel, f"{curves.panel.capitalize()} {panel}"),
+            panel_figure(curves, where(columns, **{curves.panel: panel})),
+        )
         for panel in panels
     ]
 

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mnm.messages import UserError
 from mnm.tabular.grids import Grid, MapError, parse_map
-from mnm.tabular.gym_tables import from_gym
+from mnm.tabular.gym_tables import from_gym, map_of
 from mnm.tabular.mdp import Dynamics, MDPError, TabularMDP
 
 ARRAYS = "probs, rewards, discount, and optionally start and successors"
@@ -35,6 +36,8 @@ class FiniteTask:
     name: str
     mdp: TabularMDP
     grid: Grid | None = None
+    letters: NDArray[np.str_] | None = None
+    """[rows, columns] a Gymnasium task's own map, if it has one: its first states, row by row."""
 
 
 def read_task(source: str, discount: float | None = None) -> FiniteTask:
@@ -45,7 +48,7 @@ def read_task(source: str, discount: float | None = None) -> FiniteTask:
     is read as a text map.
     """
     if source.startswith("gym:"):
-        return FiniteTask(source, read_gym(source.removeprefix("gym:"), 0.99 if discount is None else discount))
+        return read_gym(source, 0.99 if discount is None else discount)
     if not source:
         raise InputError("FILE is empty: name a file, or gym:ID")
     path = Path(source)
@@ -151,20 +154,21 @@ def _number(value: Any, name: str) -> float:
     return float(array)
 
 
-def read_gym(environment_id: str, discount: float) -> TabularMDP:
-    """The MDP of a Gymnasium environment that publishes its transition table."""
+def read_gym(source: str, discount: float) -> FiniteTask:
+    """gym:ID, a Gymnasium environment that publishes its transition table."""
     import gymnasium
 
+    environment_id = source.removeprefix("gym:")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that an environment is out of date is said by the error, if it is one
             environment = gymnasium.make(environment_id)
     except Exception as error:  # an environment's constructor can raise anything
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"gym:{environment_id}: {reason}") from None
+        raise InputError(f"{source}: {reason}") from None
     try:
-        return from_gym(environment, discount)
+        return FiniteTask(source, from_gym(environment, discount), letters=map_of(environment))
     except MDPError as error:
-        raise InputError(f"gym:{environment_id}: {error}") from None
+        raise InputError(f"{source}: {error}") from None
     finally:
         environment.close()

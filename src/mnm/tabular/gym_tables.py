@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mnm.tabular.mdp import Dynamics, MDPError, TabularMDP
 
@@ -36,3 +37,11 @@ def from_gym(environment: Any, discount: float = 0.99) -> TabularMDP:
     if start is None:
         raise MDPError(f"{unwrapped}: has no initial_state_distrib, so the start distribution is unknown")
     return TabularMDP(Dynamics.from_lists(successors, probs), rewards, np.append(start, 0.0), discount)
+
+
+def map_of(environment: Any) -> NDArray[np.str_] | None:
+    """[rows, columns] the letters of the environment's own map (its `desc`), if that has one cell for each state."""
+    unwrapped = getattr(environment, "unwrapped", environment)
+    letters = np.asarray(getattr(unwrapped, "desc", None))
+    is_map = letters.ndim == 2 and letters.dtype.kind in "SU" and letters.size == len(unwrapped.P)
+    return letters.astype("U1") if is_map else None

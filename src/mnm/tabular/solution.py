@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mnm.tabular.bounds import LADDER, average, ladder
 from mnm.tabular.evaluation import evaluate_policy
 from mnm.tabular.files import FiniteTask, InputError
-from mnm.tabular.grids import ARROWS
+from mnm.tabular.grids import ARROWS, MOVES
 from mnm.tabular.mdp import TabularMDP, first_index, suggested_offset
 from mnm.tabular.mnm import JointStep, solve_mnm, solve_tight
 
@@ -92,7 +93,7 @@ def solve_task(task: FiniteTask, reward_offset: float = 0.0) -> Solution:
     if not np.isfinite(reward_offset):
         raise InputError(f"--reward-offset must be a finite number; got {reward_offset}")
     mdp = task.mdp.with_reward_offset(reward_offset) if reward_offset else task.mdp
-    task = FiniteTask(task.name, mdp, task.grid)
+    task = replace(task, mdp=mdp)
     rewards = mdp.expected_rewards
     if (rewards < 0).any():
         state, action = first_index(rewards < 0)
@@ -119,7 +120,9 @@ def _why_no_logarithm(mdp: TabularMDP, reward_offset: float) -> str:
 
 
 def policy_lines(task: FiniteTask, actions: np.ndarray) -> list[str]:
-    """A policy as text: arrows for a grid, a list of states otherwise."""
+    """A policy as text: arrows for a grid or a Gymnasium task with a map, a list of states otherwise."""
+    if task.letters is not None:
+        return _lines(_policy_on_letters(task.mdp, task.letters, actions))
     if task.grid is None:
         lines = [f"state {state}: action {action}" for state, action in enumerate(actions[:LARGEST_PRINTED_POLICY])]
         more = len(actions) - len(lines)
@@ -129,6 +132,26 @@ def policy_lines(task: FiniteTask, actions: np.ndarray) -> list[str]:
     symbols[~grid.walls] = np.array(list(ARROWS))[actions]
     for goal in grid.goals:
         symbols[goal] = "G"
+    return _lines(symbols)
+
+
+def _policy_on_letters(mdp: TabularMDP, letters: NDArray[np.str_], actions: np.ndarray) -> NDArray[np.str_]:
+    """Arrows on a Gymnasium task's map; a cell where the episode is over keeps its letter.
+
+    Tasks number their moves as they like: an action's arrow is where it leads to on average, of all cells.
+    """
+    cells, over = letters.size, mdp.num_states - 1
+    places = np.stack(np.divmod(np.arange(cells), letters.shape[1]), axis=1)
+    successors, probs = (lists[:cells] for lists in (mdp.dynamics.successors, mdp.dynamics.probs))
+    inside = np.where(successors < cells, probs, 0.0)
+    steps = places[np.minimum(successors, cells - 1)] - places[:, None, None]
+    directions = MOVES[:4] @ (inside[..., None] * steps).sum(axis=2).mean(axis=0).T  # [moves, actions]
+    signs = [ARROWS[move.argmax()] if move.max() > 0 else str(number) for number, move in enumerate(directions.T)]
+    ended = (np.where(successors == over, probs, 0.0).sum(axis=2) > 1 - 1e-12).all(axis=1)
+    return np.where(ended.reshape(letters.shape), letters, np.array(signs)[actions[:cells]].reshape(letters.shape))
+
+
+def _lines(symbols: NDArray[np.str_]) -> list[str]:
     if symbols.size > 80 * 80:
         return [f"({len(symbols)} by {len(symbols[0])} cells: too large to print; --json has them all)"]
     return [" ".join(row) for row in symbols]

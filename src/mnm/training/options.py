@@ -63,7 +63,7 @@ def check(options: Options) -> None:
     if not options.checkpoint_minutes >= 0:
         raise RunError(f"--checkpoint-minutes is {options.checkpoint_minutes}, but must be 0 or more")
     if options.wandb and find_spec("wandb") is None:
-        raise RunError("--wandb needs the package wandb, which is not installed: pip install wandb")
+        raise RunError("--wandb needs the package wandb, which is not installed: pip install 'mnm-rl[wandb]'")
 
 
 def run_spec(algorithm: Algorithm, options: Options, name: str, config: AgentConfig, seed: int) -> RunSpec:

@@ -1,4 +1,4 @@
-"""How a run shows where it is: a bar on a terminal, and a line per evaluation everywhere."""
+"""How a command shows where it is: a bar on a terminal, and for a run a line per evaluation everywhere."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from mnm.training.learner import Progress as RunProgress
 from mnm.training.learner import Row
+
+COMPILING = "compiling"
+"""What most of the time before the first step is."""
 
 
 class ProgressDisplay:
@@ -61,3 +64,42 @@ class ProgressDisplay:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._bar.stop()
+
+
+class Activity:
+    """What a short command is doing: on a terminal a line that moves, and goes when it is done; elsewhere nothing."""
+
+    def __init__(self) -> None:
+        self._line = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            TextColumn("{task.fields[note]}"),
+            TimeElapsedColumn(),
+            console=Console(stderr=True),
+            disable=not sys.stderr.isatty(),
+            transient=True,
+        )
+        self._task: TaskID | None = None
+        self._steps = 0
+
+    def begin(self, words: str, note: str = "") -> None:
+        """Say what is being done now; the note stands until its second step."""
+        if self._task is not None:
+            self._line.remove_task(self._task)
+        self._task, self._steps = self._line.add_task(words, total=None, note=note), 0
+
+    def step(self) -> None:
+        """One more step of it."""
+        assert self._task is not None
+        self._steps += 1
+        if self._steps > 1:
+            self._line.update(self._task, note=f"step {self._steps}")
+
+    def __enter__(self) -> Self:
+        self._line.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._line.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +15,18 @@ from mnm.envs.set_state import state_setter
 from mnm.training.learner import Learner, mode
 
 Frames = list[NDArray[np.uint8]]
+REAL, IMAGINED = "real", "imagined by the model"
+BAND, INK, DIVIDER = (32, 36, 40), (255, 255, 255), (138, 146, 156)
+"""Colours: of the bands above and below the pictures, the words on them, the line between two pictures."""
+GAP = 6
+"""Pixels of that line."""
+
+
+OnStep = Callable[[], None]
+
+
+def nothing() -> None:
+    """What is done after a step when nobody asks."""
 
 
 class Take(NamedTuple):
@@ -27,7 +40,7 @@ class Take(NamedTuple):
     frames: Frames
 
 
-def play(learner: Learner, steps: int, seed: int) -> Take:
+def play(learner: Learner, steps: int, seed: int, on_step: OnStep = nothing) -> Take:
     """The first steps of the deterministic policy's evaluation episode with this seed."""
     env = _drawing(learner)
     environment, policy = Environment(env), learner.policy(0)
@@ -39,13 +52,14 @@ def play(learner: Learner, steps: int, seed: int) -> Take:
         step = environment.step(actions[-1])
         observation = step.observation
         frames.append(picture(env))
+        on_step()
         if step.terminated or step.truncated:
             break
     env.close()
     return Take(start, first, np.stack(actions), frames)
 
 
-def imagine(learner: Learner, take: Take) -> Frames:
+def imagine(learner: Learner, take: Take, on_step: OnStep = nothing) -> Frames:
     """The same by the learner's model, up to where that leaves the range of numbers.
 
     Nothing if it has none, or if the task cannot be drawn from an observation.
@@ -62,8 +76,46 @@ def imagine(learner: Learner, take: Take) -> Frames:
                 break
             pose(env.unwrapped, after)
             frames.append(picture(env))
+            on_step()
     env.close()
     return frames
+
+
+def side_by_side(videos: Mapping[str, Frames]) -> Frames:
+    """Videos beside one another, as long as the shortest: above each picture its name, below all of them the step."""
+    length = min(map(len, videos.values()))
+    return [
+        _labelled({name: frames[step] for name, frames in videos.items()}, f"step {step} of {length - 1}")
+        for step in range(length)
+    ]
+
+
+def _labelled(pictures: Mapping[str, NDArray[np.uint8]], below: str) -> NDArray[np.uint8]:
+    from PIL import Image, ImageDraw
+
+    widths, heights = zip(*(shown.shape[1::-1] for shown in pictures.values()), strict=True)
+    tallest = max(heights)
+    band = max(20, tallest // 14)
+    frame = Image.new("RGB", (sum(widths) + GAP * (len(widths) - 1), tallest + 2 * band), BAND)
+    draw = ImageDraw.Draw(frame)
+    left = 0
+    for (name, shown), width in zip(pictures.items(), widths, strict=True):
+        if left:
+            draw.rectangle((left - GAP, 0, left - 1, band + tallest - 1), DIVIDER)
+        frame.paste(Image.fromarray(shown), (left, band))
+        _write(draw, name, (left + width / 2, band / 2), width, band)
+        left += width + GAP
+    _write(draw, below, (frame.width / 2, frame.height - band / 2), frame.width, band)
+    return np.asarray(frame)
+
+
+def _write(draw: Any, text: str, middle: tuple[float, float], width: int, height: int) -> None:
+    """As large as the room allows."""
+    from PIL import ImageFont
+
+    size = 0.6 * height
+    size *= min(1.0, 0.95 * width / draw.textlength(text, font=ImageFont.load_default(size)))
+    draw.text(middle, text, fill=INK, font=ImageFont.load_default(size), anchor="mm")
 
 
 def write_video(path: Path, frames: Frames) -> None:
