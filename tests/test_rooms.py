@@ -14,6 +14,7 @@ LAYERS = (
     ("agents",),
     ("diagnostics",),
     ("training",),
+    ("callbacks", "sb3"),
     ("sweeps",),
     ("analysis",),
     ("plotting",),
