@@ -14,7 +14,7 @@ LAYERS = (
     ("agents",),
     ("diagnostics",),
     ("training",),
-    ("callbacks", "sb3"),
+    ("callbacks", "learned_model", "sb3"),
     ("sweeps",),
     ("analysis",),
     ("plotting",),

@@ -11,15 +11,20 @@ from pathlib import Path
 from typing import Any, Self
 
 import gymnasium as gym
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
+from mnm import learned_model
 from mnm.agents import ALGORITHMS, find_algorithm
 from mnm.agents.algorithm import Algorithm
 from mnm.agents.base import AgentConfig, ConfigError
 from mnm.agents.describe import settings_text, with_settings
 from mnm.agents.scales import preset
 from mnm.callbacks import Callbacks, as_callback
+from mnm.diagnostics import Episode
 from mnm.envs.adapter import Task, TaskError
 from mnm.envs.adapter import make as make_environment
+from mnm.learned_model import Bound, LearnedModel
 from mnm.messages import UserError, nearest
 from mnm.training import saving
 from mnm.training.learner import Learner, Progress, Row
@@ -144,6 +149,35 @@ class Agent(Learner):
             finally:
                 calls.on_training_end(self)
         return self
+
+    @property
+    def model(self) -> LearnedModel:
+        """The learned model, for an agent that has one: predictions, rollouts, an environment."""
+        return LearnedModel(self)
+
+    def q_values(self, observations: Any, actions: ArrayLike) -> NDArray[np.float32]:
+        """Q(s, a) by each of the two critics, [critics, rows], actions in the task's own units.
+
+        The policy climbs their minimum. For MnM and MnM-tight it is a bound on the logarithm of a return.
+        """
+        return learned_model.q_values(self, observations, actions)
+
+    def log_ratio(
+        self, observations: Any, actions: ArrayLike, next_observations: Any, seed: int | None = None
+    ) -> NDArray[np.float32]:
+        """log p/q of transitions, [rows], by the classifier: below 0, the model makes them more often than the task.
+
+        As far as the agent believes it (`calibrate`), at one draw of the noise that the classifier was trained with: a
+        new one each time, or the one of `seed`.
+        """
+        return learned_model.log_ratio(self, observations, actions, next_observations, seed)
+
+    def bound(self, episodes: list[Episode]) -> Bound:
+        """The lower bound on the log of the expected return from the episodes' starts, against the return obtained.
+
+        The episodes are those of `evaluate`; agents with a classifier and positive rewards have a bound.
+        """
+        return learned_model.bound(self, episodes)
 
     def get_env(self) -> gym.Env:
         """The environment that the agent is trained in. Who steps it disturbs the episode that goes on there."""

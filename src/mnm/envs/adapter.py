@@ -252,12 +252,17 @@ class Environment:
         A coordinate whose bounds are equal is 0; what lies outside of the bounds is moved to them.
         """
         array = np.asarray(actions, np.float64)
+        if array.shape[1:] != self.action_space.shape or not np.isfinite(array).all():
+            raise ValueError(
+                f"{self.name}: the actions must be finite numbers of shape (rows, *{self.action_space.shape}), not of"
+                f" shape {array.shape}"
+            )
         width = self._high - self._low
         share = np.where(width > 0, (array - self._low) / np.where(width > 0, width, 1.0), 0.5)
         return (2 * np.clip(share, 0, 1) - 1).reshape(len(array), self.action_dim).astype(np.float32)
 
     def rows(self, observations: Any) -> tuple[NDArray[np.float32], bool]:
-        """Observations, as the task gives them or flat, as [rows, observation_dim]; and whether it was one, no batch."""
+        """Observations, as the task gives them or flat, as [rows, observation_dim]; and whether it was one alone."""
         dim = self.observation_dim
         if isinstance(observations, dict):
             columns = [np.asarray(self._from_dict(observations, keys)) for keys, _ in self._parts]

@@ -24,7 +24,7 @@ from mnm.agents.algorithm import Algorithm, ModelState, State
 from mnm.agents.base import AgentConfig
 from mnm.agents.world_model import ModelConfig, World
 from mnm.diagnostics import Episode, diagnose
-from mnm.envs.adapter import Task, TaskError, episode_seed, make
+from mnm.envs.adapter import Environment, Task, TaskError, episode_seed, make
 from mnm.replay import Replay, Transitions
 from mnm.training.programs import act, new_agents, store, train_step, update_many
 
@@ -182,6 +182,11 @@ class Learner:
             actions = np.asarray(draw(policy, array, jax.random.key(seed)))
         scaled = np.stack([self._evaluation.scale(action.astype(np.float64)) for action in actions])
         return scaled[0] if single else scaled
+
+    @property
+    def adapter(self) -> Environment:
+        """The evaluation's environment, which knows the task's units and shapes."""
+        return self._evaluation
 
     @property
     def observation_space(self) -> gym.spaces.Box | gym.spaces.Dict:
