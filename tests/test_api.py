@@ -3,11 +3,13 @@
 import inspect
 import subprocess
 import sys
+import warnings
 from dataclasses import replace
 
 import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium.utils.env_checker import check_env
 
 import mnm
 from mnm.agents import ALGORITHMS
@@ -107,6 +109,12 @@ def test_an_algorithm_from_elsewhere_is_a_class_too(agent):
 
     assert Greedy(Short, **TINY).config == made.config
 
+    class Fixed(mnm.SAC):
+        def __init__(self, env, hidden):
+            super().__init__(env, hidden=(hidden,))
+
+    assert list(inspect.signature(Fixed).parameters) == ["env", "hidden"]
+
 
 def test_the_spaces_are_the_task_s_own(agent):
     assert agent.observation_space == Short.observation_space
@@ -154,6 +162,9 @@ def test_a_model_asks_the_new_environment_when_it_ends():
     assert agent.config.termination is Another.termination_function
     agent.set_env(Short())
     assert agent.config.termination is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the task's own bounds
+        check_env(agent.model.as_env(), skip_render_check=True)  # a Dict comes back as one
 
 
 class Recorder(BaseCallback):

@@ -56,8 +56,10 @@ class Agent(Learner):
 
     def __init_subclass__(cls) -> None:
         """Let help() and editors show every setting with its type, its value and what it means."""
+        if not hasattr(cls, "algorithm"):
+            return  # a base of others
         config = cls.algorithm.presets["cpu"]
-        cls.__signature__ = with_settings(inspect.signature(Agent), config)  # type: ignore[attr-defined]
+        cls.__signature__ = with_settings(cls.__init__, config)  # type: ignore[attr-defined]
         about = inspect.cleandoc(cls.__doc__) if "__doc__" in vars(cls) and cls.__doc__ else f"{cls.algorithm.title}."
         cls.__doc__ = f"{about}\n\n{ARGUMENTS}\n{settings_text(config)}"
 

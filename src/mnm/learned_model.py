@@ -129,8 +129,8 @@ class LearnedModel:
         """
         agent = self._agent
         rows, single = agent.adapter.rows(observations)
-        choose = agent.predict if policy is None else policy
-        given: NDArray | None = None
+        choose: Any = agent.predict if policy is None else policy
+        given: Any = None
         if not callable(choose):
             given = np.asarray(choose)
             if given.shape[1:] == agent.action_space.shape:
@@ -142,7 +142,7 @@ class LearnedModel:
             raise UserError(f"horizon is {horizon}, but must be 1 or more: the number of steps in the model")
         steps, ratios = [], []
         for number, step_key in enumerate(jax.random.split(draw_key(seed), horizon)):
-            actions = np.asarray(choose(rows) if callable(choose) else given[number])
+            actions = np.asarray(choose(rows) if given is None else given[number])
             inputs = agent.adapter.unscale(actions)
             check_rows(rows, inputs, "actions")
             model_key, noise_key = jax.random.split(step_key)

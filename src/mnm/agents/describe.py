@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from functools import cache
 from itertools import pairwise
@@ -14,10 +14,12 @@ from typing import Any, get_type_hints
 from mnm.agents.base import AgentConfig
 
 
-def with_settings(signature: inspect.Signature, config: AgentConfig) -> inspect.Signature:
-    """The signature with one keyword for each setting in place of its **settings."""
-    kinds = get_type_hints(type(config))
-    own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+def with_settings(init: Callable[..., None], config: AgentConfig) -> inspect.Signature:
+    """A class's signature by its __init__, with one keyword for each setting in place of **settings."""
+    _, *own = inspect.signature(init).parameters.values()
+    if not own or own[-1].kind is not inspect.Parameter.VAR_KEYWORD:
+        return inspect.Signature(own)
+    kinds, named = get_type_hints(type(config)), {one.name for one in own}
     settings = [
         inspect.Parameter(
             field.name,
@@ -26,8 +28,9 @@ def with_settings(signature: inspect.Signature, config: AgentConfig) -> inspect.
             annotation=kinds[field.name],
         )
         for field in fields(config)
+        if field.name not in named
     ]
-    return signature.replace(parameters=[*own, *settings])
+    return inspect.Signature([*own[:-1], *settings])
 
 
 def settings_text(config: AgentConfig) -> str:
