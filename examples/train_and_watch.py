@@ -16,12 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import mnm
-from mnm.training.learner import Learner
 
 TASK = "Pendulum-v1"
 
 
-def video(agent: Learner, seed: int) -> NDArray[np.uint8]:
+def video(agent: mnm.Agent, seed: int) -> NDArray[np.uint8]:
     """One episode as pictures, [frames, height, width, colours]."""
     env = gym.make(TASK, render_mode="rgb_array")
     observation, _ = env.reset(seed=seed)

@@ -11,6 +11,7 @@ SHORT = {
     "solve_your_own_grid": ([], "At q ~ p V the last bound meets the log return"),
     "train_and_watch": (["--steps", "20", "--out", "video.gif"], "20 new episodes: return -"),
     "your_own_environment": (["--steps", "20"], "MnM-approx "),
+    "where_the_model_is_wrong": (["--steps", "20"], "rank correlation of the error with the disagreement"),
     "compare_two_agents": (["--steps", "20", "--seeds", "2"], "Cannot tell"),
 }
 """What to add to the command, and what is then printed. No network is trained: the random steps come first."""

@@ -14,6 +14,7 @@ LAYERS = (
     ("agents",),
     ("diagnostics",),
     ("training",),
+    ("callbacks", "learned_model", "sb3"),
     ("sweeps",),
     ("analysis",),
     ("plotting",),

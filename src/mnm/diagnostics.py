@@ -54,7 +54,6 @@ def diagnose(
 ) -> dict[str, float]:
     """All diagnostics that the agent allows, by name."""
     generator = np.random.default_rng(seed)
-    starts = np.stack([episode.observations[0] for episode in episodes])
     metrics = value_diagnostics(algorithm, config, state.actor_critic, episodes)
     if not algorithm.has_model:
         return metrics
@@ -64,12 +63,19 @@ def diagnose(
     classifier = cast(ClassifierState, state).classifier if algorithm.has_classifier else None
     if classifier is not None:
         metrics |= _floats(classifier_diagnostics(config, state.world, classifier, rows, key))
+    return metrics | model_returns(algorithm, config, state, episodes, time_limit, key)
+
+
+def model_returns(
+    algorithm: Algorithm, config: Any, state: ModelState, episodes: list[Episode], time_limit: int, key: PRNGKeyArray
+) -> dict[str, float]:
+    """`imagined_returns` from the episodes' starts; the bound where there is a classifier and no reward was <= 0."""
+    starts = np.stack([episode.observations[0] for episode in episodes])
+    classifier = cast(ClassifierState, state).classifier if algorithm.has_classifier else None
     offset = algorithm.reward_offset(config)
     with_bound = classifier is not None and float(state.world.statistics.rewards.lowest[0]) + offset > 0
     parts = (state.actor_critic, state.world, classifier)
-    return metrics | _floats(
-        imagined_returns(config, with_bound, offset, *parts, starts, min(time_limit, BOUND_HORIZON), key)
-    )
+    return _floats(imagined_returns(config, with_bound, offset, *parts, starts, min(time_limit, BOUND_HORIZON), key))
 
 
 def value_diagnostics(

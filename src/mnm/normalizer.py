@@ -65,6 +65,11 @@ class Normalizer(eqx.Module):
         std = self.std
         return jnp.where(std > 0, std, 1.0)
 
+    @property
+    def spread(self) -> Float[Array, " dim"]:
+        """What a unit of normalized data is restored to: the std, 0 where the data never varied; 1 before any data."""
+        return jnp.where(self.count > 0, self.std, 1.0)
+
     def normalize(self, data: Float[Array, "*batch dim"]) -> Float[Array, "*batch dim"]:
         """(data - mean) / std."""
         return (data - self.origin - self.shift) / self.unit
@@ -74,8 +79,7 @@ class Normalizer(eqx.Module):
 
         A goal that stays put would drift otherwise, in a model's units of 1, and carry a rollout away.
         """
-        std = jnp.where(self.count > 0, self.std, 1.0)
-        return normalized * std + self.shift + self.origin
+        return normalized * self.spread + self.shift + self.origin
 
     def clip(self, data: Float[Array, "*batch dim"], margin: float = 0.0) -> Float[Array, "*batch dim"]:
         """The data within the range seen, widened on both sides by `margin` of its width."""

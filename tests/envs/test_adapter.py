@@ -190,7 +190,9 @@ def test_the_declared_termination_is_found_behind_wrappers():
     ("space", "seen"),
     [
         (gym.spaces.Discrete(3), r"Discrete\(3\)"),
-        (gym.spaces.Dict({"a": BOX}), r"Dict\('a'"),
+        (gym.spaces.Dict({"a": BOX, "b": gym.spaces.Discrete(3)}), r"Dict\('a'"),
+        (gym.spaces.Dict({"a": gym.spaces.Box(0, 255, (8, 8), np.uint8)}), r"images, uint8 of shape \(8, 8\)"),
+        (gym.spaces.Dict({}), r"empty: Dict\(\)"),
         (gym.spaces.Box(0, 255, (8, 8, 3), np.uint8), r"images, uint8 of shape \(8, 8, 3\)"),
         (gym.spaces.Box(0, 255, (8, 8), np.uint8), r"images, uint8 of shape \(8, 8\)"),
         (gym.spaces.Box(0, 1, (0,), np.float32), r"empty, of shape \(0,\)"),
@@ -325,10 +327,102 @@ def test_a_missing_dependency_names_what_to_install(monkeypatch):
         make("InvertedPendulum-v5")
 
 
-@pytest.mark.parametrize("task", [Tiny(), 3])
-def test_a_task_must_be_makeable_twice(task):
-    with pytest.raises(TaskError, match="pass a function that makes one"):
-        make(task)
+def test_what_is_no_task():
+    with pytest.raises(TaskError, match=r"^the task is 3: pass a Gymnasium id, a function"):
+        make(3)
+
+
+class Halved(gym.RewardWrapper):
+    """A wrapper that Gymnasium cannot make again: it does not record its arguments."""
+
+    def reward(self, reward):
+        return reward / 2
+
+
+@pytest.mark.parametrize("wrap", [lambda env: env, Halved])
+def test_an_environment_itself_is_copied_and_left_alone(wrap):
+    env = wrap(gym.make("Pendulum-v1"))
+    first, _ = env.reset(seed=3)
+    environment = make(env)
+    assert (environment.name, environment.time_limit) == ("Pendulum-v1", 200)
+    assert environment.env.unwrapped is not env.unwrapped
+    environment.reset(0)
+    copied = environment.step([0.25]).reward  # the original's episode goes on where it was
+    env.step(np.array([0.5]))
+    assert not np.array_equal(env.unwrapped.state, environment.env.unwrapped.state)
+    env.reset(seed=0)
+    assert env.step(np.array([0.5], np.float32))[1] == copied
+    np.testing.assert_array_equal(environment.reset(3), first)
+
+
+def test_an_environment_without_a_spec_is_copied_or_refused():
+    env = Tiny(reward=3.0)
+    environment = make(env)
+    environment.reset(0)
+    assert [environment.step(np.zeros(2)).reward for _ in range(2)] == [0.5, 3.0]
+    assert env.steps == 0
+    with pytest.raises(TaskError, match=r"cannot be copied, .*: TypeError: .*; pass a function that makes one"):
+        make(Tiny(first=sys.stderr))
+
+
+GOAL = {
+    "observation": gym.spaces.Box(-1.0, 1.0, (2, 2), np.float32),
+    "goals": gym.spaces.Dict({"desired": gym.spaces.Box(0, 9, (1,), np.int64), "achieved": BOX}),
+}
+SEEN = {
+    "observation": np.array([[0.1, 0.2], [0.3, 0.4]], np.float32),
+    "goals": {"desired": np.array([7]), "achieved": np.array([0.5, 0.6], np.float32)},
+}
+FLAT = np.array([0.5, 0.6, 7, 0.1, 0.2, 0.3, 0.4], np.float32)  # a Dict space orders its keys
+
+
+def test_dicts_of_boxes_are_flattened_and_come_back():
+    environment = make(Tiny(gym.spaces.Dict(GOAL), first=SEEN))
+    np.testing.assert_array_equal(environment.reset(0), FLAT)
+    assert environment.observation_dim == 7
+    assert environment.spaces["observation_shape"] == {
+        "goals/achieved": [2],
+        "goals/desired": [1],
+        "observation": [2, 2],
+    }
+    batch = {
+        "observation": np.stack([SEEN["observation"]] * 3),
+        "goals": {name: np.stack([value] * 3) for name, value in SEEN["goals"].items()},
+    }
+    for value, rows, single in ((SEEN, 1, True), (batch, 3, False), (FLAT, 1, True), (np.stack([FLAT] * 3), 3, False)):
+        array, is_single = environment.rows(value)
+        np.testing.assert_array_equal(array, np.stack([FLAT] * rows))
+        assert is_single is single
+    back = environment.observation(FLAT)
+    assert environment.observation_space.contains(back)
+    np.testing.assert_array_equal(back["goals"]["desired"], SEEN["goals"]["desired"])
+    np.testing.assert_array_equal(back["observation"], SEEN["observation"])
+    assert environment.observation_space.contains(environment.observation(100 * FLAT))  # outside is moved inside
+
+
+@pytest.mark.parametrize(
+    ("seen", "message"),
+    [
+        ({"observation": SEEN["observation"]}, "without 'goals/achieved', which Tiny's space declares"),
+        (np.zeros(7), "without 'goals/achieved'"),
+        (SEEN | {"observation": np.zeros(4)}, r"the observation's 'observation' has shape \(4,\), but .* \(2, 2\)"),
+        (SEEN | {"observation": np.full((2, 2), np.nan)}, "entry 0 of the observation's 'observation' is nan"),
+    ],
+)
+def test_a_dict_that_is_not_as_declared(seen, message):
+    with pytest.raises(TaskError, match=rf"^Tiny: episode 1, step 0 \(reset\): .*{message}"):
+        make(lambda: Tiny(gym.spaces.Dict(GOAL), first=seen)).reset(0)
+
+
+@pytest.mark.parametrize(
+    "space", [BOX, gym.spaces.Box(np.array([[-1.0, 2.0]]), np.array([[3.0, 2.0]]), dtype=np.float64)]
+)
+def test_actions_come_back(space):
+    environment = make(lambda: Tiny(actions=space))
+    actions = np.array([[0.25, 0.0], [-1.0, 0.0]])
+    np.testing.assert_allclose(environment.unscale([environment.scale(action) for action in actions]), actions)
+    beyond = np.full((1, *space.shape), 50.0)
+    np.testing.assert_array_equal(environment.unscale(beyond)[0, 0], 1.0)
 
 
 def test_factories_that_fail():

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
-from jaxtyping import Array, Float
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from mnm.agents.world_model import World
+from mnm.envs.terminations import Termination
+from mnm.replay import Transitions
 
 
 @jax.jit
@@ -20,3 +25,38 @@ def mean_rollout(
         return after, after
 
     return jax.lax.scan(step, starts, actions)[1]
+
+
+@partial(jax.jit, static_argnums=0)
+def prediction(
+    termination: Termination | None,
+    world: World,
+    observations: Float[Array, "rows obs"],
+    actions: Float[Array, "rows act"],
+) -> tuple[Float[Array, "members rows obs"], Float[Array, "members rows obs"], Transitions]:
+    """Mean and std of the next observation by every member of the target network; and what follows its mean change."""
+    means, log_stds = world.target_dynamics.distribution(world.inputs(observations, actions))
+    outcome = world.outcome(termination, observations, actions, means.mean(axis=0))
+    spread = world.statistics.changes.spread
+    return world.next_observations(observations, means), jnp.exp(log_stds) * spread, outcome
+
+
+@partial(jax.jit, static_argnums=0)
+def sampled_step(
+    termination: Termination | None,
+    world: World,
+    observations: Float[Array, "rows obs"],
+    actions: Float[Array, "rows act"],
+    key: PRNGKeyArray,
+) -> Transitions:
+    """One step in the target network, each row by a member drawn for it.
+
+    Where `World.step` gives the members' rows out in turn, one row alone would always be the first member's.
+    """
+    member_key, noise_key = jax.random.split(key)
+    means, log_stds = world.target_dynamics.distribution(world.inputs(observations, actions))
+    members = jax.random.randint(member_key, (len(observations),), 0, len(means))
+    rows = jnp.arange(len(observations))
+    noise = jax.random.normal(noise_key, observations.shape)
+    changes = means[members, rows] + jnp.exp(log_stds[members, rows]) * noise
+    return world.outcome(termination, observations, actions, changes)

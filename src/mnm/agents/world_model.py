@@ -153,12 +153,22 @@ class World(eqx.Module):
         actions: Float[Array, "batch act"],
         key: PRNGKeyArray,
     ) -> Transitions:
-        """One step in the model, which stays near the states seen; `continues` is the probability to go on.
+        """One step in the model; `continues` is the probability to go on."""
+        changes = dynamics.sample(self.inputs(observations, actions), key)
+        return self.outcome(termination, observations, actions, changes)
+
+    def outcome(
+        self,
+        termination: Termination | None,
+        observations: Float[Array, "batch obs"],
+        actions: Float[Array, "batch act"],
+        changes: Float[Array, "batch obs"],
+    ) -> Transitions:
+        """What follows from normalized changes: the next observations, near the states seen; rewards, continuation.
 
         As long as no episode has ever ended, none ends in the model.
         """
         inputs = self.inputs(observations, actions)
-        changes = dynamics.sample(inputs, key)
         next_observations = self.statistics.observations.clip(
             self.next_observations(observations, changes), RANGE_MARGIN
         )

@@ -5,9 +5,11 @@ Whatever an environment does wrong is one TaskError, so that a run stops with a 
 
 from __future__ import annotations
 
+import copy
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any, NamedTuple, NoReturn
 
@@ -19,6 +21,9 @@ from mnm.messages import UserError, missing_extra
 
 STREAMS = {"training": 0, "evaluation": 1}  # the numbers are part of every seed: never change one
 
+
+Task = str | gym.Env | Callable[[], gym.Env]
+"""A Gymnasium id, an environment that is copied, or a function that makes a new one."""
 
 EPISODE_LIMIT = 1_000
 """Steps after which an episode of a task without a time limit is cut off, if nobody says otherwise."""
@@ -52,16 +57,11 @@ def episode_seed(seed: int, stream: str, episode: int) -> int:
     return int(sequence.generate_state(1)[0]) >> 1
 
 
-def make(task: str | Callable[[], gym.Env], episode_limit: int = EPISODE_LIMIT) -> Environment:
-    """A new environment: by its Gymnasium id ("Pendulum-v1", "module:Task-v0"), or from a function that makes one.
+def make(task: Task, episode_limit: int = EPISODE_LIMIT) -> Environment:
+    """A new environment: by its Gymnasium id ("Pendulum-v1", "module:Task-v0"), from a function, or from an instance.
 
     `episode_limit` is the time limit of a task that has none of its own.
     """
-    if not isinstance(task, str) and (isinstance(task, gym.Env) or not callable(task)):
-        raise TaskError(
-            f"the task is {_short(task)}, but a run makes two environments, for training and for evaluation:"
-            " pass a function that makes one, such as lambda: MyEnv(), or a Gymnasium id"
-        )
     env = make_env(task)
     try:
         return Environment(env, episode_limit)
@@ -70,8 +70,15 @@ def make(task: str | Callable[[], gym.Env], episode_limit: int = EPISODE_LIMIT) 
         raise
 
 
-def make_env(task: str | Callable[[], gym.Env], **settings: Any) -> gym.Env:
+def make_env(task: Task, **settings: Any) -> gym.Env:
     """The Gymnasium environment itself, of any kind; `settings` go to `gymnasium.make`."""
+    if isinstance(task, gym.Env):
+        return _copied(task)
+    if not isinstance(task, str) and not callable(task):
+        raise TaskError(
+            f"the task is {_short(task)}: pass a Gymnasium id, a function that makes an environment, such as"
+            " lambda: MyEnv(), or a gymnasium.Env"
+        )
     name = task if isinstance(task, str) else getattr(task, "__name__", _short(task))
     try:
         with warnings.catch_warnings():
@@ -85,6 +92,25 @@ def make_env(task: str | Callable[[], gym.Env], **settings: Any) -> gym.Env:
     if not isinstance(env, gym.Env):
         raise TaskError(f"{name}: returned {_short(env)}, which is not a gymnasium.Env: return a new environment")
     return env
+
+
+def _copied(env: gym.Env) -> gym.Env:
+    """A new environment like this one, which stays as it is: a run needs one for training and one for evaluation.
+
+    Made again from its spec, if it has one; a copy in memory may share a simulator with the original, and is made only
+    of an environment without a spec, or with a wrapper that Gymnasium cannot make again.
+    """
+    with suppress(Exception), warnings.catch_warnings():  # wrappers and constructors raise what they like
+        warnings.simplefilter("ignore", DeprecationWarning)
+        if env.spec is not None:
+            return gym.make(env.spec, disable_env_checker=True)
+    try:
+        return copy.deepcopy(env)
+    except Exception as error:  # sockets, windows, handles of simulators
+        raise TaskError(
+            f"{_short(env)}: cannot be copied, and training and evaluation each need their own: {_reason(error)};"
+            " pass a function that makes one, such as lambda: MyEnv()"
+        ) from error
 
 
 def picture(env: gym.Env) -> NDArray[np.uint8]:
@@ -114,13 +140,13 @@ class Environment:
 
     def __init__(self, env: gym.Env, episode_limit: int = EPISODE_LIMIT) -> None:
         self.name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
-        observations = getattr(env, "observation_space", None)
+        observations: Any = getattr(env, "observation_space", None)
         actions = getattr(env, "action_space", None)
-        self._observations = self._check_observations(observations)
-        self.observation_shape = self._observations.shape
-        self._actions = self._check_actions(actions)
+        self._parts = self._check_observations(observations)
+        self.observation_space: gym.spaces.Box | gym.spaces.Dict = observations
+        self.action_space = self._actions = self._check_actions(actions)
         self._low, self._high = self._actions.low.astype(np.float64), self._actions.high.astype(np.float64)
-        self.observation_dim = int(np.prod(self.observation_shape))
+        self.observation_dim = sum(int(np.prod(box.shape)) for _, box in self._parts)
         self.action_dim = int(np.prod(self._actions.shape))
         self.termination: Callable[..., Any] | None = getattr(env.unwrapped, "termination_function", None)
         if self.termination is not None and not callable(self.termination):
@@ -133,14 +159,14 @@ class Environment:
         self._has_limit = limit is not None
         self.episode = 0
         self._step = 0
-        self._env = env
+        self.env = env
 
     def reset(self, seed: int) -> NDArray[np.float32]:
         """The first observation [observation_dim] of a new episode."""
         self.episode += 1
         self._step = 0
         try:
-            answer: Any = self._env.reset(seed=seed)
+            answer: Any = self.env.reset(seed=seed)
         except Exception as error:
             self._fail(f"reset raised {_reason(error)}", error)
         if not isinstance(answer, tuple) or len(answer) != 2:
@@ -152,7 +178,7 @@ class Environment:
         scaled = self.scale(np.asarray(action, np.float64))
         self._step += 1
         try:
-            answer: Any = self._env.step(scaled)
+            answer: Any = self.env.step(scaled)
         except Exception as error:
             self._fail(f"step raised {_reason(error)}", error)
         if not isinstance(answer, tuple) or len(answer) != 5:
@@ -177,27 +203,33 @@ class Environment:
             )
 
     @property
-    def spaces(self) -> dict[str, list[float]]:
-        """The shape of the observations and the bounds of the actions, as JSON."""
+    def spaces(self) -> dict[str, Any]:
+        """The shape of the observations (of a Dict's, by their names) and the bounds of the actions, as JSON."""
+        shapes = {"/".join(keys): list(box.shape) for keys, box in self._parts}
         return {
-            "observation_shape": list(self.observation_shape),
+            "observation_shape": shapes.get("", shapes),
             "action_low": self._low.reshape(-1).tolist(),
             "action_high": self._high.reshape(-1).tolist(),
         }
 
     def close(self) -> None:
         """Free what the environment holds."""
-        self._env.close()
+        self.env.close()
 
-    def _check_observations(self, space: Any) -> gym.spaces.Box:
-        supported = "supported are Box observations of floats or integers, flattened, that are no images"
-        if not isinstance(space, gym.spaces.Box):
-            raise TaskError(f"{self.name}: observations are {_short(space)}; {supported}")
-        if space.dtype == np.uint8 and len(space.shape) >= 2:
-            raise TaskError(f"{self.name}: observations are images, uint8 of shape {space.shape}; {supported}")
-        if 0 in space.shape:
-            raise TaskError(f"{self.name}: observations are empty, of shape {space.shape}; {supported}")
-        return space
+    def _check_observations(self, space: Any) -> list[tuple[tuple[str, ...], gym.spaces.Box]]:
+        """The Boxes of which an observation is made, each with the keys that lead to it in a Dict."""
+        supported = "supported are Box observations of floats or integers, and Dicts of them, flattened, without images"
+        parts = list(_parts(space))
+        for _, part in parts:
+            if not isinstance(part, gym.spaces.Box):
+                raise TaskError(f"{self.name}: observations are {_short(space)}; {supported}")
+            if part.dtype == np.uint8 and len(part.shape) >= 2:
+                raise TaskError(f"{self.name}: observations are images, uint8 of shape {part.shape}; {supported}")
+            if 0 in part.shape:
+                raise TaskError(f"{self.name}: observations are empty, of shape {part.shape}; {supported}")
+        if not parts:
+            raise TaskError(f"{self.name}: observations are empty: {_short(space)}; {supported}")
+        return parts
 
     def _check_actions(self, space: Any) -> gym.spaces.Box:
         supported = "supported are Box actions with finite low and high"
@@ -218,18 +250,80 @@ class Environment:
         scaled = np.minimum(np.maximum(low * (1 - share) + high * share, low), high)
         return (np.rint(scaled) if np.issubdtype(space.dtype, np.integer) else scaled).astype(space.dtype)
 
+    def unscale(self, actions: ArrayLike) -> NDArray[np.float32]:
+        """The inverse of `scale` for a batch [rows, *shape]: actions in the environment's units as [rows, action_dim].
+
+        A coordinate whose bounds are equal is 0; what lies outside of the bounds is moved to them.
+        """
+        array = np.asarray(actions, np.float64)
+        if array.shape[1:] != self.action_space.shape or not np.isfinite(array).all():
+            raise ValueError(
+                f"{self.name}: the actions must be finite numbers of shape (rows, *{self.action_space.shape}), not of"
+                f" shape {array.shape}"
+            )
+        width = self._high - self._low
+        share = np.where(width > 0, (array - self._low) / np.where(width > 0, width, 1.0), 0.5)
+        return (2 * np.clip(share, 0, 1) - 1).reshape(len(array), self.action_dim).astype(np.float32)
+
+    def rows(self, observations: Any) -> tuple[NDArray[np.float32], bool]:
+        """Observations, as the task gives them or flat, as [rows, observation_dim]; and whether it was one alone."""
+        dim = self.observation_dim
+        if isinstance(observations, dict):
+            columns = [np.asarray(self._from_dict(observations, keys)) for keys, _ in self._parts]
+            single = columns[0].shape == self._parts[0][1].shape
+            count = 1 if single else len(columns[0])
+            array = np.concatenate([column.reshape(count, -1) for column in columns], axis=1, dtype=np.float32)
+        else:
+            array = np.asarray(observations, np.float32)
+            single = array.ndim <= 1 or array.shape == self.observation_space.shape
+            array = array.reshape(1 if single else len(array), -1)
+        if array.shape[1] != dim:
+            raise ValueError(f"the observation has {array.shape[1]} entries, but {self.name} has {dim}")
+        return array, single
+
+    def _from_dict(self, observation: Any, keys: tuple[str, ...]) -> Any:
+        try:
+            for key in keys:
+                observation = observation[key]
+        except (KeyError, TypeError, IndexError):
+            missing = f"without {'/'.join(keys)!r}, which {self.name}'s space declares"
+            raise ValueError(f"the observation is {_short(observation)}, {missing}") from None
+        return observation
+
+    def observation(self, flat: NDArray[np.float32]) -> Any:
+        """A flat observation as the task gives it, inside of its space: the inverse of what the agents see."""
+        parts: dict[tuple[str, ...], NDArray] = {}
+        for keys, box in self._parts:
+            size = int(np.prod(box.shape))
+            part, flat = flat[:size].reshape(box.shape), flat[size:]
+            inside = np.clip(part.astype(np.float64), box.low, box.high)
+            parts[keys] = (np.rint(inside) if np.issubdtype(box.dtype, np.integer) else inside).astype(box.dtype)
+        return _nested(parts)
+
     def _observation(self, value: Any) -> NDArray[np.float32]:
-        array = self._numbers("observation", value)
-        if array.shape != self.observation_shape:
-            self._fail(f"the observation has shape {array.shape}, but the space declares {self.observation_shape}")
-        declared = self._observations.dtype
+        if len(self._parts) == 1 and not self._parts[0][0]:
+            return self._part("observation", value, self._parts[0][1])
+        parts = []
+        for keys, box in self._parts:
+            try:
+                part = self._from_dict(value, keys)
+            except ValueError as error:
+                self._fail(str(error))
+            parts.append(self._part(f"observation's {'/'.join(keys)!r}", part, box))
+        return np.concatenate(parts)
+
+    def _part(self, name: str, value: Any, space: gym.spaces.Box) -> NDArray[np.float32]:
+        array = self._numbers(name, value)
+        if array.shape != space.shape:
+            self._fail(f"the {name} has shape {array.shape}, but the space declares {space.shape}")
+        declared = space.dtype
         if array.dtype.kind == "f" and np.issubdtype(declared, np.integer):  # other differences do no harm
-            self._fail(f"the observation has dtype {array.dtype}, but the space declares {declared}")
+            self._fail(f"the {name} has dtype {array.dtype}, but the space declares {declared}")
         flat = _to_float32(array).reshape(-1)
         wrong = np.flatnonzero(~np.isfinite(flat))
         if wrong.size:
             index = int(wrong[0])
-            self._fail(f"entry {index} of the observation is {array.flat[index]}, which is not a finite float32")
+            self._fail(f"entry {index} of the {name} is {array.flat[index]}, which is not a finite float32")
         return flat
 
     def _reward(self, value: Any) -> float:
@@ -258,6 +352,23 @@ class Environment:
     def _fail(self, what: str, error: Exception | None = None) -> NoReturn:
         place = f"step {self._step}" if self._step else "step 0 (reset)"
         raise TaskError(f"{self.name}: episode {self.episode}, {place}: {what}") from error
+
+
+def _parts(space: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """The spaces that a Dict is made of, nested ones too, each with its keys; any other space is itself."""
+    if not isinstance(space, gym.spaces.Dict):
+        yield keys, space
+        return
+    for key, part in space.spaces.items():
+        yield from _parts(part, (*keys, key))
+
+
+def _nested(parts: dict[tuple[str, ...], NDArray]) -> Any:
+    """The inverse of `_parts` for values."""
+    if () in parts:
+        return parts[()]
+    names = dict.fromkeys(keys[0] for keys in parts)
+    return {name: _nested({keys[1:]: part for keys, part in parts.items() if keys[0] == name}) for name in names}
 
 
 def _to_float32(array: NDArray) -> NDArray[np.float32]:

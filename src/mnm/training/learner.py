@@ -7,7 +7,6 @@ seeds can run as one vmapped program, each in its own environment.
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -18,14 +17,14 @@ import gymnasium as gym
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from mnm.agents.actor_critic import Actor
 from mnm.agents.algorithm import Algorithm, ModelState, State
 from mnm.agents.base import AgentConfig
 from mnm.agents.world_model import ModelConfig, World
 from mnm.diagnostics import Episode, diagnose
-from mnm.envs.adapter import TaskError, episode_seed, make
+from mnm.envs.adapter import Environment, Task, TaskError, episode_seed, make
 from mnm.replay import Replay, Transitions
 from mnm.training.programs import act, new_agents, store, train_step, update_many
 
@@ -69,7 +68,7 @@ class Learner:
         self,
         algorithm: Algorithm,
         config: AgentConfig,
-        task: str | Callable[[], gym.Env],
+        task: Task,
         seeds: tuple[int, ...] = (0,),
         longest: int | None = None,
     ) -> None:
@@ -127,26 +126,12 @@ class Learner:
         """Take `steps` more real steps with every seed.
 
         Every `evaluate_every` steps, and at the end, the deterministic policy is evaluated on episodes of its own, and
-        on_eval(seed, step, row) gets what was measured. Without callbacks, a terminal shows both. on_step is called
-        after every step and every chunk of the model's warm-up, where a snapshot can be taken. should_stop is asked
-        there too, and in every step of an evaluation; True ends the work. An evaluation that was left off is made when
-        the run goes on.
+        on_eval(seed, step, row) gets what was measured. on_step is called after every step and every chunk of the
+        model's warm-up, where a snapshot can be taken. should_stop is asked there too, after an evaluation and in every
+        step of it; True ends the work. An evaluation that was left off is made when the run goes on.
         """
         if steps < 0:
             raise ValueError(f"steps is {steps}, but must be 0 or more")
-        if on_eval is None and on_progress is None and sys.stderr.isatty():
-            from mnm.training.progress import ProgressDisplay
-
-            with ProgressDisplay() as display:
-                return self.learn(
-                    steps,
-                    evaluate_every=evaluate_every,
-                    evaluation_episodes=evaluation_episodes,
-                    on_eval=display.row,
-                    on_progress=display.progress,
-                    on_step=on_step,
-                    should_stop=should_stop,
-                )
         end = self.steps + steps
         began, updates_began, seconds_before = time.monotonic(), self.updates, self.seconds
         if self._observations is None:
@@ -156,7 +141,7 @@ class Learner:
             if self._evaluation_is_due(evaluate_every, end):
                 pace = (self.updates - updates_began) / max(time.monotonic() - began, 1e-9)
                 speed = {"seconds": self.seconds, "updates_per_s": pace}
-                if not self._report(evaluation_episodes, speed, on_eval, should_stop):
+                if not self._report(evaluation_episodes, speed, on_eval, should_stop) or should_stop():
                     break
                 continue
             if self.steps >= end and not self.warming_up:
@@ -182,16 +167,12 @@ class Learner:
         due = self.steps % evaluate_every == 0 or self.steps == end
         return due and self.steps > self.evaluated_step and not self.warming_up
 
-    def predict(self, observations: ArrayLike, *, deterministic: bool = True, seed: int | None = None) -> NDArray:
+    def predict(self, observations: Any, *, deterministic: bool = True, seed: int | None = None) -> NDArray:
         """The (first seed's) policy's action for one observation, or actions for a batch, in the task's own units.
 
         With deterministic=False, a draw from the stochastic policy: a new one each time, or the one of `seed`.
         """
-        array = np.asarray(observations, np.float32)
-        single = array.ndim <= 1 or array.shape == self._evaluation.observation_shape
-        array = array.reshape(1 if single else len(array), -1)
-        if array.shape[1] != self.dims[0]:
-            raise ValueError(f"the observation has {array.shape[1]} entries, but {self.task_name} has {self.dims[0]}")
+        array, single = self._evaluation.rows(observations)
         policy = self.policy(0)
         if deterministic:
             actions = np.asarray(mode(policy, array))
@@ -203,7 +184,22 @@ class Learner:
         return scaled[0] if single else scaled
 
     @property
-    def spaces(self) -> dict[str, list[float]]:
+    def adapter(self) -> Environment:
+        """The evaluation's environment, which knows the task's units and shapes."""
+        return self._evaluation
+
+    @property
+    def observation_space(self) -> gym.spaces.Box | gym.spaces.Dict:
+        """The task's own."""
+        return self._evaluation.observation_space
+
+    @property
+    def action_space(self) -> gym.spaces.Box:
+        """The task's own."""
+        return self._evaluation.action_space
+
+    @property
+    def spaces(self) -> dict[str, Any]:
         """What an agent's task must have in common with the one that it was trained on, as JSON."""
         return self._evaluation.spaces
 

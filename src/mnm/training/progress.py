@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
+from importlib.util import find_spec
 from types import TracebackType
 from typing import Self
 
@@ -18,10 +19,16 @@ COMPILING = "compiling"
 """What most of the time before the first step is."""
 
 
-class ProgressDisplay:
-    """`progress` and `row` are the loop's callbacks; on a terminal a bar stands below the lines."""
+def watched() -> bool:
+    """Whether the program runs in a terminal, or in a notebook that can show a bar."""
+    return sys.stderr.isatty() or (Console(stderr=True).is_jupyter and find_spec("ipywidgets") is not None)
 
-    def __init__(self) -> None:
+
+class ProgressDisplay:
+    """`progress` and `row` are the loop's callbacks; where somebody watches, a bar stands below the lines."""
+
+    def __init__(self, bar: bool | None = None) -> None:
+        """`bar`: whether there is one; None: if somebody watches."""
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -29,7 +36,7 @@ class ProgressDisplay:
             TextColumn("{task.fields[pace]:.0f} updates/s  return {task.fields[last]}  left"),
             TimeRemainingColumn(),
             console=Console(stderr=True),
-            disable=not sys.stderr.isatty(),
+            disable=not (watched() if bar is None else bar),
         )
         self._task: TaskID | None = None
         self._phase = ""

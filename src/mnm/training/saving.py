@@ -9,7 +9,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from mnm.agents import find_algorithm
 from mnm.agents.algorithm import Algorithm
 from mnm.agents.base import AgentConfig, ConfigError
+from mnm.envs.adapter import Task
 from mnm.messages import UserError
 from mnm.replay import Replay
 from mnm.training.learner import Learner
@@ -53,10 +53,11 @@ def save(learner: Learner, path: str | Path, index: int = 0) -> None:
 
 def load(
     path: str | Path,
-    env: str | Callable[[], gym.Env] | None = None,
+    env: Task | None = None,
     *,
     algorithm: Algorithm | None = None,
     trust: bool = False,
+    create: Callable[[Algorithm, AgentConfig, Task, tuple[int, ...]], Learner] = Learner,
 ) -> Learner:
     """The agent saved in a file, ready to predict and to go on learning at the start of a new episode.
 
@@ -90,7 +91,7 @@ def load(
         raise SavedAgentError(
             f"{path}: not a saved agent, or a damaged one: {type(error).__name__}: {error}"
         ) from error
-    learner = Learner(algorithm, config, env, (seed,))
+    learner = create(algorithm, config, env, (seed,))
     for name, own in ({"dims": list(learner.dims)} | learner.spaces).items():
         if header.get(name, own) != own:  # before version 0.2 the spaces were not saved
             raise SavedAgentError(
