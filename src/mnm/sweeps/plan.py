@@ -19,7 +19,7 @@ from mnm.envs.adapter import make
 from mnm.sweeps.request import Sweep
 from mnm.sweeps.trials import Trial
 from mnm.training.options import Options, check, command_of, preset_of, run_spec, with_new_flags
-from mnm.training.runs import read_run, task_name
+from mnm.training.runs import is_unmade, read_run, task_name
 from mnm.training.spec import RunError, RunSpec
 from mnm.trust import trust
 
@@ -58,7 +58,7 @@ def plan(command: Sweep) -> list[Trial]:
             trial = Trial(command.runs / spec.folder_name, spec)
             if trial.name in trials:
                 raise RunError(f"{trial.name} is asked for twice: name every task, agent, seed and override once")
-            if trial.folder.exists():
+            if not is_unmade(trial.folder):
                 refuse_other(trial)
             trials[trial.name] = trial
     return list(trials.values())

@@ -23,6 +23,7 @@ from mnm.training.checkpoints import (
     save_checkpoint,
 )
 from mnm.training.learner import Learner, Row
+from mnm.training.lock import locked
 from mnm.training.metrics import MetricsWriter, silent_event_threads
 from mnm.training.monitor import DivergedError, DivergenceMonitor, check_losses, check_numbers
 from mnm.training.progress import ProgressDisplay
@@ -46,9 +47,10 @@ def resume_run(folder: Path, *, trusted: bool = False) -> int:
         print(f"{folder} is finished: {spec.steps} steps")
         return 0
     folders = [one.folder for one in _together(run)]
-    learner = from_checkpoint(run) if has_checkpoints(folders) else _learner(run)
-    print(f"{folder}: going on from step {learner.steps} of {spec.steps}", flush=True)
-    return run_training(learner, folders, spec)
+    with locked(folders):
+        learner = from_checkpoint(run) if has_checkpoints(folders) else _learner(run)
+        print(f"{folder}: going on from step {learner.steps} of {spec.steps}", flush=True)
+        return run_training(learner, folders, spec)
 
 
 def from_checkpoint(run: Run) -> Learner:

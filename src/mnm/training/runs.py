@@ -18,6 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from mnm.training.lock import LOCK
 from mnm.training.metrics import FILE as METRICS
 from mnm.training.metrics import read_metrics
 from mnm.training.spec import KINDS, RunError, RunSpec, check_entries, with_new_names
@@ -121,14 +122,31 @@ def checked_folder(runs: Path, name: str, overwrite: bool) -> Path:
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,150}", name):
         raise RunError(f"a run cannot be named {name!r}: use letters, digits, and _ . + - (not first)")
     folder = runs / name
-    if folder.exists() and not overwrite:
+    if is_unmade(folder):
+        return folder
+    if not overwrite:
         unfinished = (folder / CONFIG).exists() and not read_run(folder).finished
         remedy = f"mnm resume {folder} goes on with it; or " if unfinished else ""
         state = "is unfinished" if unfinished else "exists"
         raise RunError(f"{folder} {state}: {remedy}choose another --name or --runs, or delete it with --overwrite")
-    if folder.exists() and not (folder / CONFIG).exists():
+    if not (folder / CONFIG).exists():
         raise RunError(f"{folder} is not a run (it has no {CONFIG}): --overwrite does not delete it")
     return folder
+
+
+def is_unmade(folder: Path) -> bool:
+    """Whether there is no such folder, or only what a kill left before its configuration was whole."""
+    if not folder.is_dir():
+        return not folder.exists()
+    if not all(re.fullmatch(rf"{LOCK}|{CONFIG}(\.\d+)?", path.name) for path in folder.iterdir()):
+        return False
+    try:
+        json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def revision() -> str | None:
@@ -156,16 +174,22 @@ def write_spec(folder: Path, spec: RunSpec) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         unfinished = folder / f"{CONFIG}.{os.getpid()}"
-        unfinished.write_text(json.dumps(spec.as_json() | provenance(), indent=2) + "\n", encoding="utf-8")
+        with unfinished.open("w", encoding="utf-8") as file:
+            file.write(json.dumps(spec.as_json() | provenance(), indent=2) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
         unfinished.replace(folder / CONFIG)
     except OSError as error:
         raise RunError(f"{folder}: {error.strerror}") from error
 
 
 def delete(folder: Path) -> None:
-    """A run and all that it has learned, if it is there."""
+    """All that a run has learned, if it is there; its lock stays."""
     try:
-        if folder.exists():
-            shutil.rmtree(folder)
+        for path in folder.iterdir() if folder.exists() else ():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            elif path.name != LOCK:
+                path.unlink()
     except OSError as error:
         raise RunError(f"{folder}: {error.strerror}") from error
