@@ -20,6 +20,15 @@ class UserError(ValueError):
     """An error that is its user's to mend: the message is one line with the cause, the value and the remedy."""
 
 
+def short(value: object) -> str:
+    """The value in one line that is not long."""
+    try:
+        text = " ".join(repr(value).split())
+    except (ValueError, RecursionError):  # a whole number of thousands of digits, lists within lists
+        return f"a {type(value).__name__} too long to show"
+    return text if len(text) <= 120 else f"{text[:117]}..."
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """' (did you mean X?)' or nothing."""
     matches = get_close_matches(name, list(known), n=1)

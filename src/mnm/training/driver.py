@@ -74,7 +74,10 @@ def load_trained(folder: Path, *, trusted: bool = False) -> Learner:
 
 def run_training(learner: Learner, folders: Sequence[Path], spec: RunSpec) -> int:
     """Learn up to the run's last step; the exit code: 0, 1 failed, 128 and more when a signal stopped it."""
-    writers = [MetricsWriter(folder, after=learner.evaluated_step) for folder in folders]
+    try:
+        writers = [MetricsWriter(folder, after=learner.evaluated_step) for folder in folders]
+    except OSError as error:
+        raise RunError(f"{folders[0]}: {error.strerror}") from error
     monitors = [DivergenceMonitor() for _ in folders]
     places = {seed: index for index, seed in enumerate(learner.seeds)}
     send = _weights_and_biases(folders, spec) if spec.wandb else None

@@ -72,8 +72,12 @@ class Learner:
         task: str | Callable[[], gym.Env],
         seeds: tuple[int, ...] = (0,),
         longest: int | None = None,
+        start: tuple[State, Replay] | None = None,
     ) -> None:
-        """`longest` is the most real steps that it will take, if that is known: it needs no larger replay."""
+        """`longest` is the most real steps that it will take, if that is known: it needs no larger replay.
+
+        `start` is what a single seed begins with, instead of a new agent and an empty replay.
+        """
         self.algorithm, self.task, self.seeds = algorithm, task, seeds
         self.many = len(seeds) > 1
         self._environments = [make(task, config.episode_limit) for _ in seeds]
@@ -86,10 +90,12 @@ class Learner:
             termination = config.termination or self._evaluation.termination
             self.config = config = replace(config, termination=termination)
         self._replay_rows = replay_rows(config.replay_capacity, longest)
-        check_memory(self.task_name, config, self.dims, self._replay_rows, len(seeds))
-        keys = jnp.stack([jax.random.key(seed) for seed in seeds])
-        self.state = new_agents(algorithm, config, *self.dims, keys if self.many else keys[0])
-        self.replay = _stacked([self.empty_replay()] * len(seeds)) if self.many else self.empty_replay()
+        if start is None:
+            check_memory(self.task_name, agent_shapes(algorithm, config, self.dims, self._replay_rows), len(seeds))
+            keys = jnp.stack([jax.random.key(seed) for seed in seeds])
+            agents = new_agents(algorithm, config, *self.dims, keys if self.many else keys[0])
+            start = agents, _stacked([self.empty_replay()] * len(seeds)) if self.many else self.empty_replay()
+        self.state, self.replay = start
         self.steps = 0
         """Real steps so far, of every seed."""
         self.updates = 0
@@ -493,15 +499,20 @@ def replay_rows(capacity: int, longest: int | None) -> int:
     return capacity if longest is None else min(capacity, max(1024, 2 ** (longest - 1).bit_length()))
 
 
-def check_memory(task: str, config: AgentConfig, dims: tuple[int, int], rows: int, seeds: int) -> None:
-    """Refuse buffers that are larger than the machine's memory, before they are made."""
-    rows += config.model_buffer_capacity if isinstance(config, ModelConfig) else 0
-    needed = seeds * rows * 4 * (2 * dims[0] + dims[1] + 2)
+def agent_shapes(algorithm: Algorithm, config: AgentConfig, dims: tuple[int, int], replay_rows: int) -> Any:
+    """One agent and its replay as shapes alone: nothing is made or compiled."""
+    agent = new_agents.eval_shape(algorithm, config, *dims, jax.random.key(0))
+    return agent, jax.eval_shape(lambda: Replay.empty(replay_rows, *dims))
+
+
+def check_memory(task: str, shapes: Any, seeds: int = 1) -> None:
+    """Refuse agents and buffers that are larger than the machine's memory, before they are made."""
+    needed = seeds * sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > memory:
         raise TaskError(
-            f"{task}: {seeds * rows:,} transitions of {dims[0]:,} numbers each need {needed / 1e9:.0f} GB, and"
-            f" the machine has {memory / 1e9:.0f}: set a smaller replay_capacity or model_buffer_capacity"
+            f"{task}: networks and buffers need {needed / 1e9:.0f} GB, and the machine has {memory / 1e9:.0f}: set"
+            " smaller layers, or a smaller replay_capacity or model_buffer_capacity"
         )
 
 

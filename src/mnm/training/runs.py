@@ -18,14 +18,16 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from mnm.files import DamagedFileError, parse_object, read_text
+from mnm.messages import short
 from mnm.training.lock import LOCK
 from mnm.training.metrics import FILE as METRICS
 from mnm.training.metrics import read_metrics
-from mnm.training.spec import KINDS, RunError, RunSpec, check_entries, with_new_names
+from mnm.training.spec import KINDS, NAME, RunError, RunSpec, check_entries, with_new_names
 
 CONFIG = "config.json"
 AGENT = "agent.npz"
-NEEDED = {name: KINDS[name] for name in ("algorithm", "env", "seed", "steps", "scale")}
+NEEDED = {name: KINDS[name.removesuffix("?")] for name in ("algorithm", "env", "seed", "steps", "scale", "settings?")}
 """What a run's configuration must have so that the run can be shown, and of what kind."""
 PACKAGES = ("mnm-rl", "jax", "jaxlib", "equinox", "optax", "gymnasium", "mujoco", "numpy")
 
@@ -66,10 +68,7 @@ class Run:
     def metrics(self) -> dict[str, list[float]]:
         """The columns of metrics.csv; none if nothing has been measured yet."""
         path = self.folder / METRICS
-        try:
-            return read_metrics(path) if path.exists() else {}
-        except (OSError, ValueError) as error:
-            raise RunError(f"{path}: {error}") from error
+        return read_metrics(path) if path.exists() else {}
 
     @property
     def finished(self) -> bool:
@@ -85,15 +84,13 @@ def read_run(folder: Path) -> Run:
         hint = f": name its folder, {folder.parent}" if (folder.parent / CONFIG).exists() else ""
         raise RunError(f"{folder} is a file, not a run's folder{hint}")
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        config = parse_object(read_text(path))
     except FileNotFoundError:
         raise RunError(f"{folder} is not a run: it has no {CONFIG}") from None
-    except (OSError, ValueError) as error:
+    except (OSError, DamagedFileError) as error:
         raise RunError(f"{path} cannot be read: {error}") from error
-    if not isinstance(config, dict):
-        raise RunError(f"{path} is not a run's configuration: it holds no settings")
     check_entries(path, config, NEEDED)
-    if isinstance(config.get("settings"), dict):
+    if "settings" in config:
         config["settings"] = with_new_names(config["settings"])
     return Run(folder, config)
 
@@ -119,8 +116,8 @@ def task_name(env: str) -> str:
 
 def checked_folder(runs: Path, name: str, overwrite: bool) -> Path:
     """A folder inside `runs` that may be made; an existing run is never overwritten without being told to."""
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,150}", name):
-        raise RunError(f"a run cannot be named {name!r}: use letters, digits, and _ . + - (not first)")
+    if not re.fullmatch(NAME, name):
+        raise RunError(f"a run cannot be named {short(name)}: use up to 150 letters, digits, and _ . + - (not first)")
     folder = runs / name
     if is_unmade(folder):
         return folder
