@@ -688,3 +688,53 @@ def test_verdicts_of_other_figures_are_kept(tmp_path):
 
 def test_the_version(run):
     assert run("--version") == (0, f"mnm {mnm.__version__}\n", "")
+
+
+LONG = 300 * "x"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["sweep", "--envs", "Pendulum-v1", "--agents", "sac", "--seeds", 2**63],
+            "--seeds holds 9223372036854775808",
+        ),
+        (["train", "sac", "--env", "Pendulum-v1", "--seed", 2**63], "--seed is 9223372036854775808, but must be"),
+        (["train", "sac", "--env", "Pendulum-v1", "--steps", 2**63], "--steps is 9223372036854775808, but must be"),
+        (["train", "sac", "--env", "Pendulum-v1", "--runs", LONG], "File name too long"),
+        (["train", "sac", "--env", "Pendulum-v1", "--name", LONG], "a run cannot be named"),
+        (["resume", LONG], "File name too long"),
+        (["evaluate", f"{LONG}/run"], "File name too long"),
+        (["compare", LONG], "File name too long"),
+        (["report", "--runs", LONG], "File name too long"),
+        (["report", "--out", LONG], "File name too long"),
+        (["report", "--out", "/dev/full"], "No space left on device"),
+        (["solve", LONG], "File name too long"),
+        (["solve", "map.txt", "--png", LONG], "File name too long"),
+        (["solve", "map.txt", "--png", "/dev/full"], "No space left on device"),
+        (["envs", "Pendulum-v1", "--png", "/dev/full"], "No space left on device"),
+    ],
+)
+def test_what_the_system_refuses_is_one_line(run, arguments, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("map.txt").write_text(NOISY_MAP)
+    code, _, error = run(*arguments)
+    assert_one_line(error)
+    assert message in error
+    assert code == 2
+
+
+def test_more_jobs_than_any_machine_has_are_as_many_as_there_are_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr("mnm.sweeps.supervise.supervise", lambda *_: None)
+    command = ["sweep", "--envs", "Pendulum-v1", "--agents", "sac", "--jobs", str(2**63), "--runs", str(tmp_path)]
+    assert mnm.cli.run(command) == 0
+
+
+def test_a_full_disk_behind_standard_output_is_one_line():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "mnm", "--version"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 1
+    assert done.stderr == "mnm: No space left on device\n"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import io
 import os
 import sys
@@ -21,8 +23,10 @@ from mnm.commands.reproduce import Reproduce, reproduce
 from mnm.commands.resume import Resume, resume
 from mnm.commands.solve import Solve, solve
 from mnm.commands.sweep import shield_overrides, sweep
-from mnm.messages import fail
+from mnm.messages import UserError, fail, short
 from mnm.sweeps.request import Sweep
+
+FAILED = 1
 
 
 @dataclass(frozen=True)
@@ -54,16 +58,41 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
-        sys.exit(run(use_compilation_cache(sys.argv[1:], os.environ)))
+        code = run(use_compilation_cache(sys.argv[1:], os.environ))
+        sys.stdout.flush()
+        sys.exit(code)
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:  # the reader of our output, head say, has gone
         sys.stderr.close()
         sys.exit(1)
+    except OSError as error:  # standard output cannot be written
+        with contextlib.suppress(OSError):
+            sys.stdout.close()  # else Python tries again at its end
+        sys.exit(told(error))
 
 
 def run(arguments: list[str]) -> int:
     """Parse the arguments and do what they say; the exit code: 0, 1 failed, 2 bad input."""
+    try:
+        return dispatch(arguments)
+    except UserError as error:
+        return fail(str(error))
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # a name too long for the file system, a folder that must not be read, a full disk
+        return told(error)
+
+
+def told(error: OSError) -> int:
+    """The exit code, after a line that says what the system refused."""
+    place = f"{short(error.filename)}: " if error.filename is not None else ""
+    code = fail(f"{place}{error.strerror or error}")
+    return FAILED if error.errno in (errno.ENOSPC, errno.EDQUOT) else code
+
+
+def dispatch(arguments: list[str]) -> int:
+    """Find the command and run it."""
     if arguments == ["--version"]:
         print(f"mnm {mnm.__version__}")
         return 0
