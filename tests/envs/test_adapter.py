@@ -1,3 +1,5 @@
+import os
+import subprocess
 import sys
 
 import gymnasium as gym
@@ -350,3 +352,23 @@ def test_close_reaches_the_environment():
     assert isinstance(environment, Environment)
     environment.close()
     assert env.closed
+
+
+def test_an_environment_that_cannot_be_closed_is_one_line(capsys):
+    env = Tiny()
+    env.close = lambda: 1 / 0
+    make(lambda: env).close()
+    assert capsys.readouterr().err == "mnm: Tiny: close raised ZeroDivisionError: division by zero\n"
+
+
+def test_a_drawing_command_prints_no_error_of_a_library_and_leaves_the_environment(tmp_path):
+    code = (
+        "import os, sys\nbefore = dict(os.environ)\nfrom mnm.cli import run\n"
+        f"run(['envs', 'Pendulum-v1', '--png', {str(tmp_path / 'a.png')!r}])\n"
+        "sys.exit([name for name in os.environ if name.startswith('SDL') and name not in before] != [])"
+    )
+    hidden = ("DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "SDL_VIDEODRIVER", "SDL_AUDIODRIVER")
+    environment = {name: value for name, value in os.environ.items() if name not in hidden}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert (tmp_path / "a.png").exists()

@@ -11,7 +11,7 @@ import gymnasium as gym
 import tyro
 
 from mnm.envs import TASKS
-from mnm.envs.adapter import TaskError, make_env, picture
+from mnm.envs.adapter import TaskError, close_env, make_env, picture
 from mnm.messages import UserError, console, fail
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def envs(command: Envs) -> int:
     except (OSError, UserError) as error:
         return fail(f"--png {png}: {error}")
     finally:
-        env.close()
+        close_env(env)
     return 0
 
 

@@ -5,9 +5,11 @@ Whatever an environment does wrong is one TaskError, so that a run stops with a 
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any, NamedTuple, NoReturn
 
@@ -66,7 +68,7 @@ def make(task: str | Callable[[], gym.Env], episode_limit: int = EPISODE_LIMIT) 
     try:
         return Environment(env, episode_limit)
     except TaskError:
-        env.close()
+        close_env(env)
         raise
 
 
@@ -88,7 +90,8 @@ def make_env(task: str | Callable[[], gym.Env], **settings: Any) -> gym.Env:
 def picture(env: gym.Env) -> NDArray[np.uint8]:
     """What the environment, made with the render mode rgb_array, looks like now."""
     try:
-        drawn: Any = env.render()
+        with _without_window():
+            drawn: Any = env.render()
     except Exception as error:  # graphics drivers and tasks raise what they like
         hint = "without a display MuJoCo needs MUJOCO_GL=egl or osmesa"
         raise TaskError(f"cannot be drawn: {_reason(error)}; {hint}") from error
@@ -96,6 +99,31 @@ def picture(env: gym.Env) -> NDArray[np.uint8]:
         name = type(env.unwrapped).__name__
         raise TaskError(f"{name} draws no pictures: its render mode rgb_array gives {_short(drawn)}")
     return drawn
+
+
+@contextmanager
+def _without_window() -> Iterator[None]:
+    """While it draws, SDL, which pygame stands on, looks for no window system or sound where there is no display.
+
+    It would print an error about each that it does not find.
+    """
+    shown = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") or sys.platform != "linux"
+    unset = [] if shown else [name for name in ("SDL_VIDEODRIVER", "SDL_AUDIODRIVER") if name not in os.environ]
+    os.environ.update(dict.fromkeys(unset, "dummy"))
+    try:
+        yield
+    finally:
+        for name in unset:
+            del os.environ[name]
+
+
+def close_env(env: gym.Env) -> None:
+    """Free what the environment holds; one that fails in this has done its work, and a line says so."""
+    try:
+        env.close()
+    except Exception as error:  # an environment can raise anything
+        name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
+        print(f"mnm: {name}: close raised {_reason(error)}", file=sys.stderr)
 
 
 class Environment:
@@ -183,7 +211,7 @@ class Environment:
 
     def close(self) -> None:
         """Free what the environment holds."""
-        self._env.close()
+        close_env(self._env)
 
     def _check_observations(self, space: Any) -> gym.spaces.Box:
         supported = "supported are Box observations of floats or integers, flattened, that are no images"

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mnm.agents.rollout import mean_rollout
-from mnm.envs.adapter import Environment, episode_seed, make_env, picture
+from mnm.envs.adapter import Environment, close_env, episode_seed, make_env, picture
 from mnm.envs.set_state import state_setter
 from mnm.training.learner import Learner, mode
 
@@ -41,7 +41,7 @@ def play(learner: Learner, steps: int, seed: int) -> Take:
         frames.append(picture(env))
         if step.terminated or step.truncated:
             break
-    env.close()
+    close_env(env)
     return Take(start, first, np.stack(actions), frames)
 
 
@@ -62,7 +62,7 @@ def imagine(learner: Learner, take: Take) -> Frames:
                 break
             pose(env.unwrapped, after)
             frames.append(picture(env))
-    env.close()
+    close_env(env)
     return frames
 
 
