@@ -1,5 +1,6 @@
 """Files changed at random: bytes, entries of JSON, cells of CSV, and archives, with their checksums right."""
 
+import copy
 import io
 import json
 import pickle
@@ -47,7 +48,7 @@ def mutated_bytes(content, rng):
 
 def mutated_json(value, rng):
     """An object with an entry, however deep, replaced, removed, added or doubled."""
-    value = json.loads(json.dumps(value))
+    value = copy.deepcopy(value)
     for _ in range(rng.choice([1, 1, 1, 2, 4])):
         place = value
         while True:
@@ -61,9 +62,9 @@ def mutated_json(value, rng):
             if rng.random() < 0.15:
                 del place[key]
             elif rng.random() < 0.1 and isinstance(place, dict):
-                place[rng.choice(["x", "", "termination", "arrays", "y" * 300])] = rng.choice(ODD)
+                place[rng.choice(["x", "", "termination", "arrays", "y" * 300])] = copy.deepcopy(rng.choice(ODD))
             else:
-                place[key] = rng.choice(ODD)
+                place[key] = copy.deepcopy(rng.choice(ODD))
             break
     return value
 

@@ -18,6 +18,8 @@ from mnm.messages import short
 LARGEST = 2**31
 """Whole numbers lie below, unless their bounds say otherwise: arrays, counters and indices have 32 bits."""
 MOST_LAYERS = 100
+LONGEST_NAME = 300
+"""Of tasks, agents, scales: all text that files hold is names."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,8 @@ def _plain(value: Any, kind: Any) -> str | None:
     if kind is Real:  # nan and infinity too
         return None if isinstance(value, float) or _plain(value, float) is None else "a number"
     if kind is str:
-        return None if isinstance(value, str) else "text"
+        good = isinstance(value, str) and len(value) <= LONGEST_NAME and value.isprintable()
+        return None if good else f"a name of at most {LONGEST_NAME} printable characters"
     if kind is dict:
         return None if isinstance(value, dict) else "an object"
     return None  # a function, say: it shows when it is called

@@ -118,6 +118,7 @@ class Learner:
         """The step of the latest evaluation."""
         self._draws = np.random.default_rng((seeds[0], 3))
         self._random = [np.random.default_rng((seed, 2)) for seed in seeds]
+        self._rewards = [RewardRange() for _ in seeds]
 
     def learn(
         self,
@@ -333,6 +334,7 @@ class Learner:
                 step = self._evaluation.step(actions[-1])
                 observations.append(step.observation)
                 rewards.append(step.reward)
+                self._tell_of_outlier(index, step.reward, f"evaluation at step {self.steps}, episode {number + 1}")
             columns = np.stack(observations), np.stack(actions), np.asarray(rewards, np.float32)
             played.append(Episode(*columns, step.terminated, step.success))
         return played
@@ -358,6 +360,7 @@ class Learner:
         taken = [environment.step(a) for environment, a in zip(self._environments, actions, strict=True)]
         for index, step in enumerate(taken):
             self._check_reward(index, step.reward, step.terminated)
+            self._tell_of_outlier(index, step.reward, f"step {self.steps + 1}")
             self._episode_returns[index] += step.reward
             self._taken[index].append(actions[index])
         columns: tuple[Any, ...] = (
@@ -455,6 +458,16 @@ class Learner:
                 f" and {self.algorithm.name} takes its logarithm: set reward_offset above 0"
             )
 
+    def _tell_of_outlier(self, index: int, reward: float, place: str) -> None:
+        spread = self._rewards[index].outlier(reward)
+        if spread is not None:
+            print(
+                f"mnm: {self.task_name}, seed {self.seeds[index]}, {place}: the reward is {reward:g}, and the spread of"
+                f" those before it {spread:g}: what is learned from it may be worth nothing; clip the task's rewards",
+                file=sys.stderr,
+                flush=True,
+            )
+
     def _report(
         self,
         evaluation_episodes: int,
@@ -492,6 +505,24 @@ class Learner:
         if on_progress is not None:
             last = self._last_evaluation if np.isfinite(self._last_evaluation) else float(np.mean(self._last_returns))
             on_progress(Progress(phase, done, total, self.updates, last))
+
+
+OUTLIER = 1e6
+"""A reward that many times the spread of those before it is told of."""
+
+
+class RewardRange:
+    """The rewards that a seed has seen."""
+
+    def __init__(self) -> None:
+        self._low, self._high = np.inf, -np.inf
+
+    def outlier(self, reward: float) -> float | None:
+        """The spread so far, if the reward lies far outside of it; it then belongs to those seen."""
+        low, high = self._low, self._high
+        self._low, self._high = min(low, reward), max(high, reward)
+        spread = max(high - low, abs(low), abs(high)) or 1.0  # so that a first reward among zeros is none
+        return spread if low <= high and max(reward - high, low - reward) > OUTLIER * spread else None
 
 
 def replay_rows(capacity: int, longest: int | None) -> int:

@@ -167,12 +167,17 @@ def provenance() -> dict[str, Any]:
 
 
 def write_spec(folder: Path, spec: RunSpec) -> None:
-    """A run's folder with its config.json, which is whole or not there at all."""
+    """A run's folder with its configuration."""
+    write_config(folder, spec.as_json() | provenance())
+
+
+def write_config(folder: Path, config: Mapping[str, Any]) -> None:
+    """A run's config.json, which is whole or not there at all; an old one is replaced."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         unfinished = folder / f"{CONFIG}.{os.getpid()}"
         with unfinished.open("w", encoding="utf-8") as file:
-            file.write(json.dumps(spec.as_json() | provenance(), indent=2) + "\n")
+            file.write(json.dumps(config, indent=2) + "\n")
             file.flush()
             os.fsync(file.fileno())
         unfinished.replace(folder / CONFIG)

@@ -242,6 +242,8 @@ def _fill_replay(replay: Replay, queue: Any) -> Replay:
     if not (0 <= count <= replay.capacity and 0 <= int(position) < replay.capacity):
         raise ValueError(f"a replay of {replay.capacity} rows says that it holds {count} up to row {int(position)}")
     columns = [_fill(column, next(queue, None), count) for column in replay.storage]
+    if count < replay.capacity:  # it may have been full when the run was to be shorter
+        position = jnp.asarray(count, position.dtype)
     storage = type(replay.storage)(
         *(jnp.zeros(place.shape).at[:count].set(rows) for place, rows in zip(replay.storage, columns, strict=True))
     )
