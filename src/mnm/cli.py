@@ -17,6 +17,7 @@ from mnm.commands.cache import FLAG, use_compilation_cache
 from mnm.commands.compare import Compare, compare
 from mnm.commands.envs import Envs, envs
 from mnm.commands.evaluate import Evaluate, evaluate
+from mnm.commands.export import Export, export
 from mnm.commands.render import Render, render
 from mnm.commands.report import Report, report
 from mnm.commands.reproduce import Reproduce, reproduce
@@ -42,6 +43,7 @@ COMMANDS: dict[str, Any] = {
     "resume": Resume,
     "evaluate": Evaluate,
     "render": Render,
+    "export": Export,
     "sweep": Sweep,
     "compare": Compare,
     "report": Report,
@@ -114,6 +116,8 @@ def dispatch(arguments: list[str]) -> int:
             return evaluate(command)
         case Render():
             return render(command)
+        case Export():
+            return export(command)
         case Sweep():
             return sweep(command)
         case Compare():

@@ -201,6 +201,11 @@ class Environment:
             )
 
     @property
+    def action_space(self) -> gym.spaces.Box:
+        """The task's own."""
+        return self._actions
+
+    @property
     def spaces(self) -> dict[str, list[float]]:
         """The shape of the observations and the bounds of the actions, as JSON."""
         return {

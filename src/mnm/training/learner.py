@@ -206,8 +206,17 @@ class Learner:
             if seed is None:
                 seed = int(self._draws.integers(2**31))
             actions = np.asarray(draw(policy, array, jax.random.key(seed)))
-        scaled = np.stack([self._evaluation.scale(action.astype(np.float64)) for action in actions])
+        scaled = self.in_task_units(actions)
         return scaled[0] if single else scaled
+
+    def in_task_units(self, actions: NDArray) -> NDArray:
+        """A batch of the agent's actions, which lie in [-1, 1], as the task takes them."""
+        return np.stack([self._evaluation.scale(action.astype(np.float64)) for action in actions])
+
+    @property
+    def flat_spaces(self) -> tuple[gym.spaces.Box, gym.spaces.Box]:
+        """Of flattened observations, and of the task's own actions."""
+        return gym.spaces.Box(-np.inf, np.inf, (self.dims[0],), np.float32), self._evaluation.action_space
 
     @property
     def spaces(self) -> dict[str, list[float]]:
