@@ -738,3 +738,51 @@ def test_a_full_disk_behind_standard_output_is_one_line():
         )
     assert done.returncode == 1
     assert done.stderr == "mnm: No space left on device\n"
+
+
+def test_a_mistyped_command_gets_the_nearest_named(run):
+    code, _, error = run("trian", "sac")
+    assert code == 2
+    assert_one_line(error)
+    assert "there is no command 'trian' (did you mean train?); there are train, resume, " in error
+
+
+def test_the_tasks_that_cannot_be_trained_on_are_marked(run):
+    lines = run("envs")[1].splitlines()
+    finite = [line for line in lines if " choices " in line and " states " in line and "mnm/" in line]
+    assert len(finite) == 5
+    assert all(line.rstrip().endswith("(mnm solve)") for line in finite)
+    assert any("mnm train does not take them" in line for line in lines)
+
+
+BROKEN = """
+import gymnasium as gym
+
+class Broken(gym.Env):
+    observation_space = gym.spaces.Box(-1.0, 1.0, (2,))
+    action_space = gym.spaces.Box(-1.0, 1.0, (1,))
+
+    def reset(self, *, seed=None, options=None):
+        return self.look_around(), {}
+
+    def look_around(self):
+        return 1 / 0
+
+gym.register("Broken-v0", Broken)
+"""
+
+
+@pytest.mark.slow
+def test_the_error_of_an_own_environment_has_its_place_and_with_a_flag_its_traceback(tmp_path):
+    (tmp_path / "broken.py").write_text(BROKEN)
+    code = f"import os, sys\nos.chdir({str(tmp_path)!r})\nfrom mnm.cli import main\nmain()"
+    options = ["train", "sac", "--env", "broken:Broken-v0", "--scale", "quick", "--hidden", "4", "--steps", "3"]
+    short = in_python(*options, code=code)
+    assert short.returncode == 1
+    reason = f"reset raised ZeroDivisionError: division by zero ({tmp_path / 'broken.py'}, line 12)"
+    assert short.stderr == f"mnm: Broken-v0: episode 1, step 0 (reset): {reason}\n"
+    full = in_python(*options, "--overwrite", "--traceback", code=code)
+    assert full.returncode == 1
+    assert "Traceback" in full.stderr
+    assert "in look_around" in full.stderr
+    assert full.stderr.endswith(short.stderr)

@@ -24,10 +24,11 @@ from mnm.commands.reproduce import Reproduce, reproduce
 from mnm.commands.resume import Resume, resume
 from mnm.commands.solve import Solve, solve
 from mnm.commands.sweep import shield_overrides, sweep
-from mnm.messages import UserError, fail, short
+from mnm.messages import UserError, fail, nearest, short, show_tracebacks
 from mnm.sweeps.request import Sweep
 
 FAILED = 1
+TRACEBACK = "--traceback"
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
-        code = run(use_compilation_cache(sys.argv[1:], os.environ))
+        code = run(use_compilation_cache(without_traceback_flag(sys.argv[1:]), os.environ))
         sys.stdout.flush()
         sys.exit(code)
     except KeyboardInterrupt:
@@ -72,6 +73,13 @@ def main() -> None:
         with contextlib.suppress(OSError):
             sys.stdout.close()  # else Python tries again at its end
         sys.exit(told(error))
+
+
+def without_traceback_flag(arguments: list[str]) -> list[str]:
+    """The other arguments; with the flag, errors are shown in full."""
+    if TRACEBACK in arguments:
+        show_tracebacks()
+    return [argument for argument in arguments if argument != TRACEBACK]
 
 
 def run(arguments: list[str]) -> int:
@@ -102,11 +110,15 @@ def dispatch(arguments: list[str]) -> int:
         from mnm.commands.train import train
 
         return train(arguments[1:])
+    if arguments and not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
+        hint = nearest(arguments[0], COMMANDS)
+        return fail(f"there is no command {short(arguments[0])}{hint}; there are {', '.join(COMMANDS)}")
     command = tyro.extras.subcommand_cli_from_dict(
         COMMANDS,
         prog="mnm",
         description="Joint model-policy optimisation: deep agents, exact on finite MDPs, the paper's figures."
-        f" What JAX compiles is kept in the user's cache folder for the next start, unless a command has {FLAG}.",
+        f" What JAX compiles is kept in the user's cache folder for the next start, unless a command has {FLAG}."
+        f" With {TRACEBACK}, the error of an environment or agent of yours is shown in full.",
         args=shield_overrides(arguments) if arguments[:1] == ["sweep"] else arguments,
     )
     match command:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ BAD_INPUT = 2
 """The exit code."""
 WIDTH = 160
 """Of tables that do not go to a terminal."""
+_tracebacks = False
 
 
 class UserError(ValueError):
@@ -35,8 +37,21 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f" (did you mean {matches[0]}?)" if matches else ""
 
 
+def show_tracebacks() -> None:
+    """From now on errors that are their user's to mend are shown in full too."""
+    global _tracebacks
+    _tracebacks = True
+
+
+def print_traceback() -> None:
+    """That of the error at hand, with what caused it, if the user has asked for it."""
+    if _tracebacks and sys.exc_info()[1] is not None:
+        traceback.print_exc()
+
+
 def fail(message: str) -> int:
     """Say what is wrong with the input, in one line."""
+    print_traceback()
     print(f"mnm: {' '.join(message.split())}", file=sys.stderr)
     return BAD_INPUT
 

@@ -208,6 +208,15 @@ def test_every_episode_begins_with_its_own_seed(idle):
     assert evaluation.seeds == 2 * [episode_seed(seed, "evaluation", i) for seed in (7, 3) for i in range(2)]
 
 
+def test_an_evaluation_of_its_own_has_starts_that_no_run_has_evaluated(idle):
+    task, made = made_environments()
+    learner = idle(task=task).learn(3, evaluation_episodes=5)
+    during = set(made[-1].seeds)
+    learner.evaluate(0, 5, 0, stream="test")
+    assert len(during) == 5
+    assert during.isdisjoint(made[-1].seeds[-5:])
+
+
 def test_actions_reach_the_task_in_its_units_and_the_replay_in_the_agents(idle):
     task, made = made_environments()
     learner = idle(task=task).learn(50, evaluation_episodes=1)

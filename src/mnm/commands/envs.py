@@ -38,6 +38,7 @@ def envs(command: Envs) -> int:
         if png is not None:
             return fail("--png draws one task: name it, as in mnm envs mnm/DClawTurnRandom-v0 --png claw.png")
         console().print(table())
+        print("Those of states and choices are finite: mnm solve gym:ID solves them, mnm train does not take them.")
         print("Any other Gymnasium id works too: mnm envs ID, mnm train AGENT --env ID")
         return 0
     try:

@@ -17,6 +17,7 @@ from mnm.messages import UserError, fail
 class Evaluate(RunFolder):
     """Play episodes with a run's deterministic policy, from its agent or its last checkpoint.
 
+    They start where no evaluation of the training started.
     Example: mnm evaluate runs/Pendulum-v1-sac-seed0 --episodes 20 --json
     """
 
@@ -39,7 +40,9 @@ def evaluate(command: Evaluate) -> int:
 
     try:
         learner = load_trained(command.run, trusted=command.trust)
-        played = [episode for seed in command.seeds for episode in learner.evaluate(0, command.episodes, seed)]
+        played = [
+            episode for seed in command.seeds for episode in learner.evaluate(0, command.episodes, seed, stream="test")
+        ]
     except UserError as error:
         return fail(str(error))
     returns = [episode.total for episode in played]

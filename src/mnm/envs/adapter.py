@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import os
 import sys
+import sysconfig
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import gymnasium as gym
@@ -19,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mnm.messages import UserError
 
-STREAMS = {"training": 0, "evaluation": 1}  # the numbers are part of every seed: never change one
+STREAMS = {"training": 0, "evaluation": 1, "test": 2}  # the numbers are part of every seed: never change one
 
 
 EPISODE_LIMIT = 1_000
@@ -49,7 +52,7 @@ class Step(NamedTuple):
 
 
 def episode_seed(seed: int, stream: str, episode: int) -> int:
-    """The seed in [0, 2**31) of one episode of one stream, "training" or "evaluation", of the run with seed `seed`."""
+    """The seed in [0, 2**31) of one episode of one of the streams of the run with seed `seed`."""
     sequence = np.random.SeedSequence(seed, spawn_key=(STREAMS[stream], episode))
     return int(sequence.generate_state(1)[0]) >> 1
 
@@ -308,8 +311,17 @@ def _hint(task: str, error: Exception) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """The error in one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}".rstrip(": .")
+    """The error in one line, with its place in the user's own code."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)]
+    place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}".rstrip(": .") + place
+
+
+def _is_users(file: str) -> bool:
+    """Whether a file is neither ours, nor an installed package's, nor Python's own."""
+    ours = Path(__file__).parents[1]
+    libraries = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    return not file.startswith("<") and not any(Path(file).is_relative_to(place) for place in (ours, *libraries))
 
 
 def _short(value: Any) -> str:

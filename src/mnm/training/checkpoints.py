@@ -120,7 +120,7 @@ def _episode(arrays: Sequence[NDArray], observation_dim: int, action_dim: int) -
 
 def _difference(name: str, saved: Any, own: Any) -> str:
     if isinstance(saved, dict) and isinstance(own, dict):
-        key = next(key for key in [*own, *saved] if saved.get(key) != own.get(key))
+        key = next(key for key in [*own, *saved] if key not in own or saved.get(key) != own[key])
         return f"saved with {name} {key:.60} = {short(saved.get(key))}, but this run has {short(own.get(key))}"
     return f"saved with {name} {short(saved)}, but this run has {short(own)}"
 

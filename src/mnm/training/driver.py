@@ -15,7 +15,7 @@ from typing import Any
 from mnm.agents import find_algorithm
 from mnm.agents.base import ConfigError
 from mnm.envs.adapter import TaskError
-from mnm.messages import short
+from mnm.messages import fail, short
 from mnm.schema import Count, refused
 from mnm.training.checkpoints import (
     CheckpointError,
@@ -149,7 +149,7 @@ def run_training(learner: Learner, folders: Sequence[Path], spec: RunSpec) -> in
                 save_agents()
         except TaskError as error:  # what was learned up to here is good
             save_agents()
-            print(f"mnm: {error}", file=sys.stderr)
+            fail(str(error))
             return FAILED
         except (CheckpointError, OSError) as error:
             print(f"mnm: {error}", file=sys.stderr)

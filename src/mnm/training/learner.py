@@ -323,18 +323,24 @@ class Learner:
             environment.close()
 
     def evaluate(
-        self, index: int, episodes: int, seed: int | None = None, should_stop: Callable[[], bool] | None = None
+        self,
+        index: int,
+        episodes: int,
+        seed: int | None = None,
+        should_stop: Callable[[], bool] | None = None,
+        stream: str = "evaluation",
     ) -> list[Episode]:
         """Episodes of the deterministic policy, in an environment of their own; fewer if should_stop() says so.
 
-        Always the same starts, by the run's own seed or by another one.
+        Always the same starts, by the run's own seed or by another one; with the stream "test", starts that no
+        evaluation of a run has had.
         """
         seed = self.seeds[index] if seed is None else seed
         should_stop = should_stop or never
         policy = self.policy(index)
         played: list[Episode] = []
         for number in range(episodes):
-            observations = [self._evaluation.reset(episode_seed(seed, "evaluation", number))]
+            observations = [self._evaluation.reset(episode_seed(seed, stream, number))]
             actions, rewards, step = [], [], None
             while step is None or not (step.terminated or step.truncated):
                 if should_stop():
