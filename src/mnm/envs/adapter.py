@@ -320,7 +320,7 @@ def _reason(error: Exception) -> str:
 def _is_users(file: str) -> bool:
     """Whether a file is neither ours, nor an installed package's, nor Python's own."""
     ours = Path(__file__).parents[1]
-    libraries = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    libraries = [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     return not file.startswith("<") and not any(Path(file).is_relative_to(place) for place in (ours, *libraries))
 
 
