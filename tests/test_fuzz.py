@@ -145,7 +145,7 @@ def test_the_nearest_flag_is_named(capsys):
         ([], "[], without the run's own seed 0"),
         ([1], "[1], without the run's own seed 0"),
         ([1, 2], "[1, 2], without the run's own seed 0"),
-        (["0"], "['0'], which is not a list of whole numbers"),
+        (["0"], "['0'], but must be several, each a whole number"),
     ],
 )
 def test_seeds_together_without_the_run_s_own_are_refused(somewhere, seeds, message, capsys):

@@ -5,8 +5,10 @@ Whatever is wrong with a file is a DamagedFileError, whose message says what, or
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+import os
 import stat
 import zipfile
 from pathlib import Path
@@ -61,8 +63,9 @@ def read_npz(path: Path, *, packed: bool = False) -> dict[str, NDArray]:
             _check_sizes(entries, size, packed)
             arrays = {}
             for entry in entries:
+                name = entry.filename.removesuffix(".npy")
                 with archive.open(entry) as opened:
-                    arrays[entry.filename.removesuffix(".npy")] = _read_array(opened, entry.file_size)
+                    arrays[name] = _read_array(opened, f"array {name!r:.100}", entry.file_size)
             if len(arrays) < len(entries):
                 raise DamagedFileError("two of its arrays have the same name")
             return arrays
@@ -82,24 +85,24 @@ def _check_sizes(entries: list[zipfile.ZipInfo], size: int, packed: bool) -> Non
         raise DamagedFileError(f"it claims to hold {total:,} bytes, in a file of {size:,}")
 
 
-def _read_array(file: Any, size: int) -> NDArray:
-    """One array in NumPy's format, of `size` bytes with its header."""
+def _read_array(file: Any, name: str, size: int) -> NDArray:
+    """One array in NumPy's format, of `size` bytes with its header; `name` is for messages."""
     version = np.lib.format.read_magic(file)
     read_header = {
         (1, 0): np.lib.format.read_array_header_1_0,
         (2, 0): np.lib.format.read_array_header_2_0,
     }.get(version)
     if read_header is None:
-        raise DamagedFileError(f"an array is in NumPy's format {version}, which is not read")
+        raise DamagedFileError(f"{name} is in NumPy's format {version}, which is not read")
     shape, fortran, dtype = read_header(file)
     if dtype.kind not in "biuf":
-        raise DamagedFileError(f"an array is of {dtype}, not of real numbers")
+        raise DamagedFileError(f"{name} is of {dtype}, not of real numbers")
     left = size - file.tell()
     if min(shape, default=0) < 0 or max(shape, default=0) >= 2**31 or math.prod(shape) * dtype.itemsize != left:
-        raise DamagedFileError(f"an array claims the shape {shape} of {dtype}, but has {left:,} bytes")
+        raise DamagedFileError(f"{name} claims the shape {shape} of {dtype}, but has {left:,} bytes")
     data = file.read(left)
     if len(data) != left:
-        raise DamagedFileError("an array is cut off")
+        raise DamagedFileError(f"{name} is cut off")
     file.read(1)  # the end of the data is where its checksum is compared
     return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
 
@@ -107,6 +110,8 @@ def _read_array(file: Any, size: int) -> NDArray:
 def _size(path: Path) -> int:
     """Of a regular file: others may have no end, or wait for one who writes."""
     status = path.stat()
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not stat.S_ISREG(status.st_mode):
         raise DamagedFileError("it is not a regular file")
     return status.st_size
