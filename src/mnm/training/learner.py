@@ -547,7 +547,8 @@ def replay_rows(capacity: int, longest: int | None) -> int:
 
 def agent_shapes(algorithm: Algorithm, config: AgentConfig, dims: tuple[int, int], replay_rows: int) -> Any:
     """One agent and its replay as shapes alone: nothing is made or compiled."""
-    agent = new_agents.eval_shape(algorithm, config, *dims, jax.random.key(0))
+    shapes_of: Any = new_agents.eval_shape
+    agent = shapes_of(algorithm, config, *dims, jax.random.key(0))
     return agent, jax.eval_shape(lambda: Replay.empty(replay_rows, *dims))
 
 
