@@ -694,3 +694,101 @@ def test_verdicts_of_other_figures_are_kept(tmp_path):
 
 def test_the_version(run):
     assert run("--version") == (0, f"mnm {mnm.__version__}\n", "")
+
+
+LONG = 300 * "x"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["sweep", "--envs", "Pendulum-v1", "--agents", "sac", "--seeds", 2**63],
+            "--seeds holds 9223372036854775808",
+        ),
+        (["train", "sac", "--env", "Pendulum-v1", "--seed", 2**63], "--seed is 9223372036854775808, but must be"),
+        (["train", "sac", "--env", "Pendulum-v1", "--steps", 2**63], "--steps is 9223372036854775808, but must be"),
+        (["train", "sac", "--env", "Pendulum-v1", "--runs", LONG], "File name too long"),
+        (["train", "sac", "--env", "Pendulum-v1", "--name", LONG], "a run cannot be named"),
+        (["resume", LONG], "File name too long"),
+        (["evaluate", f"{LONG}/run"], "File name too long"),
+        (["compare", LONG], "File name too long"),
+        (["report", "--runs", LONG], "File name too long"),
+        (["report", "--out", LONG], "File name too long"),
+        (["report", "--out", "/dev/full"], "No space left on device"),
+        (["solve", LONG], "File name too long"),
+        (["solve", "map.txt", "--png", LONG], "File name too long"),
+        (["solve", "map.txt", "--png", "/dev/full"], "No space left on device"),
+        (["envs", "Pendulum-v1", "--png", "/dev/full"], "No space left on device"),
+    ],
+)
+def test_what_the_system_refuses_is_one_line(run, arguments, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("map.txt").write_text(NOISY_MAP)
+    code, _, error = run(*arguments)
+    assert_one_line(error)
+    assert message in error
+    assert code == 2
+
+
+def test_more_jobs_than_any_machine_has_are_as_many_as_there_are_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr("mnm.sweeps.supervise.supervise", lambda *_: None)
+    command = ["sweep", "--envs", "Pendulum-v1", "--agents", "sac", "--jobs", str(2**63), "--runs", str(tmp_path)]
+    assert mnm.cli.run(command) == 0
+
+
+def test_a_full_disk_behind_standard_output_is_one_line():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "mnm", "--version"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 1
+    assert done.stderr == "mnm: No space left on device\n"
+
+
+def test_a_mistyped_command_gets_the_nearest_named(run):
+    code, _, error = run("trian", "sac")
+    assert code == 2
+    assert_one_line(error)
+    assert "there is no command 'trian' (did you mean train?); there are train, resume, " in error
+
+
+def test_the_tasks_that_cannot_be_trained_on_are_marked(run):
+    lines = run("envs")[1].splitlines()
+    finite = [line for line in lines if " choices " in line and " states " in line and "mnm/" in line]
+    assert len(finite) == 5
+    assert all(line.rstrip().endswith("(mnm solve)") for line in finite)
+    assert any("mnm train does not take them" in line for line in lines)
+
+
+BROKEN = """
+import gymnasium as gym
+
+class Broken(gym.Env):
+    observation_space = gym.spaces.Box(-1.0, 1.0, (2,))
+    action_space = gym.spaces.Box(-1.0, 1.0, (1,))
+
+    def reset(self, *, seed=None, options=None):
+        return self.look_around(), {}
+
+    def look_around(self):
+        return 1 / 0
+
+gym.register("Broken-v0", Broken)
+"""
+
+
+@pytest.mark.slow
+def test_the_error_of_an_own_environment_has_its_place_and_with_a_flag_its_traceback(tmp_path):
+    (tmp_path / "broken.py").write_text(BROKEN)
+    code = f"import os, sys\nos.chdir({str(tmp_path)!r})\nfrom mnm.cli import main\nmain()"
+    options = ["train", "sac", "--env", "broken:Broken-v0", "--scale", "quick", "--hidden", "4", "--steps", "3"]
+    short = in_python(*options, code=code)
+    assert short.returncode == 1
+    reason = f"reset raised ZeroDivisionError: division by zero ({tmp_path / 'broken.py'}, line 12)"
+    assert short.stderr == f"mnm: Broken-v0: episode 1, step 0 (reset): {reason}\n"
+    full = in_python(*options, "--overwrite", "--traceback", code=code)
+    assert full.returncode == 1
+    assert "Traceback" in full.stderr
+    assert "in look_around" in full.stderr
+    assert full.stderr.endswith(short.stderr)

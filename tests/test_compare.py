@@ -298,9 +298,9 @@ def test_a_seed_twice_is_refused_and_both_are_named(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
-        ({"seed": "first"}, "seed is 'first', which is not of type int"),
-        ({"budget": "many"}, "steps is 'many', which is not of type int"),
-        ({"steps": ("", 1000)}, "a row without a step"),
+        ({"seed": "first"}, "seed is 'first', but must be a whole number"),
+        ({"budget": "many"}, "steps is 'many', but must be a whole number"),
+        ({"steps": ("", 1000)}, "row 2 has the step '', which is not a whole number"),
         ({"returns": ("high", 1)}, "'high' is not a number"),
         ({"steps": (7, 8)}, "no step at which all runs were evaluated"),
     ],

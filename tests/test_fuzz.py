@@ -1,26 +1,44 @@
-"""Random command lines and configurations: an exit code and a message, never a traceback."""
+"""Random command lines and files: an exit code and a message, never a traceback, never a wait, nothing executed."""
 
+import io
 import json
 import os
+import random
 import shutil
+import signal
+import sys
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import replace
+from pathlib import Path
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import mnm
 import mnm.commands.train
 import mnm.training.driver
 from mnm.agents import ALGORITHMS
 from mnm.cli import COMMANDS, run
 from mnm.commands.train import train
+from mnm.messages import UserError
+from mnm.tabular.files import read_task
+from mnm.training.checkpoints import restore_checkpoints, save_checkpoint
+from mnm.training.learner import Learner, agent_shapes
 from mnm.training.options import SCALES, command_of
+from mnm.training.saving import config_as_json
+from mutations import MARK, mutated_bytes, mutated_csv, mutated_json, mutated_npz, pickled, written_json
 
 WORDS = """
 Pendulum-v1 sac mnm_approx --env --steps --seed --seeds --scale quick cpu --name --runs --json --png
 --baseline --at --metric --out --episodes --overrides --agents --envs --help -1 0 3 1e9 nan inf --batch-size
 --hidden --discount --reward-offset -- ../x /proc/1 gym:FrozenLake-v1 gym: mnm/ThreeStates-v0 --list --dry-run
---jobs --checkpoint-minutes
-""".split()  # noqa: SIM905 (a list of sixty strings is no easier to read)
+--jobs --checkpoint-minutes 9223372036854775808 -9223372036854775809 /dev/full /dev/null NAME_TOO_LONG /dev/full/x
+--episodes --overwrite --results
+""".replace("NAME_TOO_LONG", 300 * "x").split()
 WORD = st.one_of(st.sampled_from(WORDS), st.text(max_size=8).filter(lambda text: "\0" not in text))
 LINE = st.tuples(st.sampled_from(list(COMMANDS)), st.lists(WORD, max_size=6)).map(lambda parts: [parts[0], *parts[1]])
 FREE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -127,7 +145,7 @@ def test_the_nearest_flag_is_named(capsys):
         ([], "[], without the run's own seed 0"),
         ([1], "[1], without the run's own seed 0"),
         ([1, 2], "[1, 2], without the run's own seed 0"),
-        (["0"], "['0'], which is not a list of whole numbers"),
+        (["0"], "['0'], but must be several, each a whole number"),
     ],
 )
 def test_seeds_together_without_the_run_s_own_are_refused(somewhere, seeds, message, capsys):
@@ -141,3 +159,174 @@ def test_seeds_together_without_the_run_s_own_are_refused(somewhere, seeds, mess
     (folder / "config.json").write_text(json.dumps(config))
     assert code_of(["resume", str(folder)]) == 2
     assert f"seeds_together is {message}" in capsys.readouterr().err
+
+
+# Files. Each kind has a good one, what changes it, and what reads it.
+
+TINY = {"hidden": (4,), "batch_size": 4, "replay_capacity": 20, "learning_starts": 10, "episode_limit": 5}
+MODEL = {"model_hidden": (4,), "head_hidden": (4,), "ensemble_size": 2, "model_buffer_capacity": 16}
+PATIENCE = 30
+"""Seconds that a file may take; a good one takes a tenth of one."""
+
+
+class HungError(BaseException):
+    """Nobody catches it."""
+
+
+@contextmanager
+def patience():
+    def stop(*_):
+        raise HungError
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(PATIENCE)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def blank(name, **settings):
+    """A learner whose agent is all zeros: nothing is compiled."""
+    algorithm = ALGORITHMS[name]
+    config = replace(algorithm.presets["quick"], **TINY, **settings)
+    shapes = agent_shapes(algorithm, config, (3, 1), config.replay_capacity)
+    zeros = jax.tree.map(zero, shapes)
+    return Learner(algorithm, config, "Pendulum-v1", (0,), start=zeros)
+
+
+def zero(place):
+    return (
+        jax.random.key(0) if jnp.issubdtype(place.dtype, jax.dtypes.prng_key) else jnp.zeros(place.shape, place.dtype)
+    )
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    """A folder with a good file of every kind, and the learner of the checkpoint."""
+    folder = tmp_path_factory.mktemp("good")
+    learner = blank("sac").learn(3, evaluation_episodes=1)
+    learner.save(folder / "agent.npz")
+    blank("mnm_approx", **MODEL).save(folder / "model.npz")
+    save_checkpoint(folder, learner, 0)
+    next((folder / "checkpoints").iterdir()).rename(folder / "checkpoint.npz")
+    config = {
+        "algorithm": "sac", "env": "Pendulum-v1", "seed": 0, "name": "Task", "seeds_together": [0], "steps": 100,
+        "scale": "quick", "evaluate_every": 50, "evaluation_episodes": 1, "checkpoint_minutes": 2.0, "wandb": False,
+        "settings": config_as_json(learner.config), "versions": {"jax": "0.5"}, "revision": None,
+    }  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "metrics.csv").write_text("step,return,q_value\n50,-3.5,0.1\n100,-2.5,nan\n")
+    (folder / "evaluations.csv").write_text("step,episode,return\n50,0,-3.5\n100,0,-2.5\n")
+    (folder / "verdicts.csv").write_text("figure,claim,paper,measured,holds\nthree_states,a claim,1,1.0,yes\n")
+    (folder / "three_states.csv").write_text("method,value\nmnm,1.5\nvmbpo,2.5\n")
+    mdp = {"probs": np.full((2, 2, 2), 0.5), "rewards": np.ones((2, 2)), "discount": np.array(0.9)}
+    np.savez(folder / "mdp.npz", **mdp)
+    np.savez_compressed(folder / "packed.npz", **mdp)
+    (folder / "mdp.json").write_text(json.dumps({name: array.tolist() for name, array in mdp.items()}))
+    (folder / "map.txt").write_text("noise = 0.5\ndiscount = 0.9\n\nS..#...\n...#..G\n.......\n")
+    return folder, learner
+
+
+def read_run_folder(place, changed):
+    """All that is done with a run's folder: it is the changed file with good ones beside it."""
+    run_folder = place / "runs" / "Task-seed0"
+    run_folder.mkdir(parents=True, exist_ok=True)
+    for name in ("config.json", "metrics.csv", "evaluations.csv"):
+        shutil.copy(changed if changed.name == name else place / "good" / name, run_folder / name)
+    (run_folder / "lock").unlink(missing_ok=True)
+    said = [command_line(["compare", "runs", "--json"]), command_line(["report", "--out", "page.html"])]
+    if changed.name == "config.json":
+        (run_folder / "metrics.csv").unlink()
+        said.append(command_line(["resume", str(run_folder)]))
+    elif changed.name == "evaluations.csv":
+        mnm.training.metrics.MetricsWriter(run_folder, after=60).close()
+    if any(code for code in said):
+        raise UserError("refused")
+
+
+def read_results(place, changed):
+    results = place / "results"
+    results.mkdir(exist_ok=True)
+    for name in ("verdicts.csv", "three_states.csv"):
+        shutil.copy(changed if changed.name == name else place / "good" / name, results / name)
+    if command_line(["report", "--results", str(results), "--out", str(place / "page.html")]):
+        raise UserError("refused")
+
+
+def command_line(arguments):
+    """The exit code; a refusal must be one line."""
+    err = io.StringIO()
+    with redirect_stdout(io.StringIO()), redirect_stderr(err):
+        code = code_of(arguments)
+    assert code in (0, 1, 2), err.getvalue()
+    assert code == 0 or err.getvalue().count("\n") == 1, err.getvalue()
+    return code
+
+
+def read_checkpoint(place, changed, learner):
+    target = place / "checkpoints" / "000000003-000000000.npz"
+    target.parent.mkdir(exist_ok=True)
+    shutil.copy(changed, target)
+    restore_checkpoints([place], learner)
+
+
+FILES = {
+    "agent.npz": mutated_npz,
+    "model.npz": mutated_npz,
+    "checkpoint.npz": mutated_npz,
+    "mdp.npz": mutated_npz,
+    "packed.npz": mutated_npz,
+    "config.json": lambda content, rng: written_json(mutated_json(json.loads(content), rng), rng),
+    "mdp.json": lambda content, rng: written_json(mutated_json(json.loads(content), rng), rng),
+    "metrics.csv": mutated_csv,
+    "evaluations.csv": mutated_csv,
+    "verdicts.csv": mutated_csv,
+    "three_states.csv": mutated_csv,
+    "map.txt": mutated_bytes,
+}
+
+
+def reader(name, learner):
+    """What reads a file of this name, as (place, file)."""
+    if name in ("agent.npz", "model.npz"):
+        return lambda _, file: mnm.load(file).close()
+    if name == "checkpoint.npz":
+        return lambda place, file: read_checkpoint(place, file, learner)
+    if name in ("config.json", "metrics.csv", "evaluations.csv"):
+        return read_run_folder
+    return read_results if name in ("verdicts.csv", "three_states.csv") else lambda _, file: read_task(str(file))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [25, pytest.param(10_000, marks=[pytest.mark.long, pytest.mark.apart])])
+@pytest.mark.parametrize("name", FILES)
+def test_changed_files_are_read_or_refused(name, count, good, somewhere, monkeypatch, capsys):
+    folder, learner = good
+    shutil.copytree(folder, somewhere / "good")
+    (somewhere / "hostile.py").write_text(f"open({MARK!r}, 'w').close()\n")
+    monkeypatch.syspath_prepend(somewhere)
+    content, read = (folder / name).read_bytes(), reader(name, learner)
+    file = somewhere / name
+    file.write_bytes(content)
+    read(somewhere, file)  # the good one is read
+    refusals = []
+    for number in range(count):
+        rng = random.Random(f"{name} {number}")
+        changed = (FILES[name] if rng.random() < 0.8 else mutated_bytes)(content, rng)
+        changed = pickled() if rng.random() < 0.01 else changed
+        file.write_bytes(changed)
+        try:
+            with patience():
+                read(somewhere, file)
+        except UserError as error:
+            refusals.append(str(error))
+        except BaseException as error:
+            raise AssertionError(f"{name}, change {number}: {type(error).__name__}: {error}") from error
+        assert not Path(MARK).exists(), number
+    with capsys.disabled():
+        if count > 1_000:
+            print(f"{name}: {count} changed, {len(refusals)} refused", file=sys.stderr)
+    assert [refusal for refusal in refusals if "\n" in refusal or len(refusal) > 2_000] == []
+    assert refusals or read is read_results  # a report names what it cannot read, and shows the rest

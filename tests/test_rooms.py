@@ -7,7 +7,7 @@ import mnm
 
 LAYERS = (
     ("messages",),
-    ("trust",),
+    ("trust", "schema", "files"),
     ("tabular",),
     ("envs",),
     ("networks", "normalizer", "replay", "losses"),

@@ -343,7 +343,7 @@ def test_a_run_with_other_settings_is_not_taken_for_the_one_asked_for(fake, caps
     assert sweep(fake.asked(), fake.program) == 0
     assert sweep(fake.asked(steps=200), fake.program) == 2
     assert "Pendulum-v1-sac-seed0 has steps 100, but the sweep asks for 200" in capsys.readouterr().err
-    (fake.runs / "Pendulum-v1-sac-seed1").mkdir()
+    (fake.runs / "Pendulum-v1-sac-seed1" / "letters").mkdir(parents=True)
     assert sweep(fake.asked(seeds=(1,)), fake.program) == 2
     assert "is not a run: it has no config.json" in capsys.readouterr().err
 

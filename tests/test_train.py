@@ -207,6 +207,7 @@ def test_an_existing_run_is_kept_unless_told(tmp_path, capsys):
     assert train([*short, "--overwrite"]) == 0
     assert not mark.exists()
     (tmp_path / "precious-seed0").mkdir()
+    (tmp_path / "precious-seed0" / "letters").touch()
     assert train([*short, "--overwrite", "--name", "precious"]) == 2
 
 

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mnm import learned_model
 from mnm.agents import ALGORITHMS, find_algorithm
-from mnm.agents.algorithm import Algorithm
+from mnm.agents.algorithm import Algorithm, State
 from mnm.agents.base import AgentConfig, ConfigError
 from mnm.agents.describe import settings_text, with_settings
 from mnm.agents.scales import preset
@@ -26,6 +26,7 @@ from mnm.envs.adapter import Task, TaskError
 from mnm.envs.adapter import make as make_environment
 from mnm.learned_model import Bound, LearnedModel
 from mnm.messages import UserError, nearest
+from mnm.replay import Replay
 from mnm.training import saving
 from mnm.training.learner import Learner, Progress, Row
 from mnm.training.progress import ProgressDisplay, watched
@@ -286,8 +287,13 @@ def load(
     return agent
 
 
-def _with_config(algorithm: Algorithm, config: AgentConfig, env: Task, seeds: tuple[int, ...]) -> Agent:
-    return agent_class(algorithm)(env, seed=seeds[0], **{one.name: getattr(config, one.name) for one in fields(config)})
+def _with_config(
+    algorithm: Algorithm, config: AgentConfig, env: Task, seeds: tuple[int, ...], start: tuple[State, Replay]
+) -> Agent:
+    kind = agent_class(algorithm)
+    agent = kind.__new__(kind)
+    Learner.__init__(agent, algorithm, config, env, seeds, start=start)
+    return agent
 
 
 def configured(algorithm: Algorithm, scale: str, env: Task, settings: dict[str, Any]) -> AgentConfig:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import traceback
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ BAD_INPUT = 2
 """The exit code."""
 WIDTH = 160
 """Of tables that do not go to a terminal."""
+_tracebacks = False
 
 
 EXTRAS = {
@@ -23,6 +25,7 @@ EXTRAS = {
     "markupsafe": "figures",
     "matplotlib": "figures",
     "metaworld": "metaworld",
+    "minari": "minari",
     "mujoco": "mujoco",
     "numba": "large",
     "PIL": "video",
@@ -36,6 +39,15 @@ EXTRAS = {
 
 class UserError(ValueError):
     """An error that is its user's to mend: the message is one line with the cause, the value and the remedy."""
+
+
+def short(value: object) -> str:
+    """The value in one line that is not long."""
+    try:
+        text = " ".join(repr(value).split())
+    except (ValueError, RecursionError):  # a whole number of thousands of digits, lists within lists
+        return f"a {type(value).__name__} too long to show"
+    return text if len(text) <= 120 else f"{text[:117]}..."
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -52,8 +64,21 @@ def missing_extra(error: BaseException) -> str | None:
     return None
 
 
+def show_tracebacks() -> None:
+    """From now on errors that are their user's to mend are shown in full too."""
+    global _tracebacks
+    _tracebacks = True
+
+
+def print_traceback() -> None:
+    """That of the error at hand, with what caused it, if the user has asked for it."""
+    if _tracebacks and sys.exc_info()[1] is not None:
+        traceback.print_exc()
+
+
 def fail(message: str) -> int:
     """Say what is wrong with the input, in one line."""
+    print_traceback()
     print(f"mnm: {' '.join(message.split())}", file=sys.stderr)
     return BAD_INPUT
 

@@ -1,3 +1,5 @@
+import os
+import subprocess
 import sys
 
 import gymnasium as gym
@@ -108,7 +110,9 @@ def test_episode_seeds_are_fixed_apart_and_in_range():
     # A change of these would change every run.
     assert episode_seed(0, "training", 0) == 2044266242
     assert episode_seed(0, "evaluation", 0) == 1976665982
-    keys = [(seed, stream, i) for seed in (0, 1, 2**40) for stream in ("training", "evaluation") for i in range(50)]
+    keys = [
+        (seed, stream, i) for seed in (0, 1, 2**40) for stream in ("training", "evaluation", "test") for i in range(50)
+    ]
     seeds = [episode_seed(*key) for key in keys]
     assert len(set(seeds)) == len(keys)
     assert all(0 <= seed < 2**31 for seed in seeds)
@@ -261,7 +265,8 @@ def test_fractions_in_a_space_of_integers_are_refused():
 def test_an_exception_in_step_is_placed_and_chained():
     cause = ZeroDivisionError("division\nby zero")
     with pytest.raises(
-        TaskError, match=r"^Tiny: episode 2, step 2: step raised ZeroDivisionError: division by zero$"
+        TaskError,
+        match=r"^Tiny: episode 2, step 2: step raised ZeroDivisionError: division by zero \(.*test_adapter.py, line ",
     ) as caught:
         second_step(error=cause)
     assert caught.value.__cause__ is cause
@@ -270,7 +275,7 @@ def test_an_exception_in_step_is_placed_and_chained():
 @pytest.mark.parametrize(
     ("first", "what"),
     [
-        (RuntimeError(), "reset raised RuntimeError$"),
+        (RuntimeError(), r"reset raised RuntimeError \(.*test_adapter.py, line \d+\)$"),
         (np.full(2, np.nan), "entry 0 of the observation is nan"),
         (np.zeros(1), r"shape \(1,\), but the space declares \(2,\)"),
     ],
@@ -432,7 +437,7 @@ def test_factories_that_fail():
     def nothing():
         return None
 
-    with pytest.raises(TaskError, match=r"^broken: cannot be made: KeyError: 'size'$"):
+    with pytest.raises(TaskError, match=r"^broken: cannot be made: KeyError: 'size' \(.*test_adapter.py, line \d+\)$"):
         make(broken)
     with pytest.raises(TaskError, match=r"^nothing: returned None, which is not a gymnasium.Env"):
         make(nothing)
@@ -444,3 +449,25 @@ def test_close_reaches_the_environment():
     assert isinstance(environment, Environment)
     environment.close()
     assert env.closed
+
+
+def test_an_environment_that_cannot_be_closed_is_one_line(capsys):
+    env = Tiny()
+    env.close = lambda: 1 / 0
+    make(lambda: env).close()
+    told = capsys.readouterr().err
+    assert told.startswith("mnm: Tiny: close raised ZeroDivisionError: division by zero (")
+    assert told.count("\n") == 1
+
+
+def test_a_drawing_command_prints_no_error_of_a_library_and_leaves_the_environment(tmp_path):
+    code = (
+        "import os, sys\nbefore = dict(os.environ)\nfrom mnm.cli import run\n"
+        f"run(['envs', 'Pendulum-v1', '--png', {str(tmp_path / 'a.png')!r}])\n"
+        "sys.exit([name for name in os.environ if name.startswith('SDL') and name not in before] != [])"
+    )
+    hidden = ("DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "SDL_VIDEODRIVER", "SDL_AUDIODRIVER")
+    environment = {name: value for name, value in os.environ.items() if name not in hidden}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert (tmp_path / "a.png").exists()

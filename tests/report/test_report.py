@@ -154,7 +154,7 @@ def test_an_out_that_cannot_be_written_is_an_error(capsys, tmp_path):
         ("metrics.csv", b"step,return\n1,x\n", "&#39;x&#39; is not a number"),
         ("metrics.csv", b"\xff\xfe\x00\n", "utf-8"),
         ("metrics.csv", b'step\n"' + b"x" * 200_000 + b'"\n', "field larger than field limit"),
-        ("metrics.csv", b"step,return\ninf,1\n", "there is a row without a step"),
+        ("metrics.csv", b"step,return\ninf,1\n", "row 2 has the step &#39;inf&#39;, which is not a whole number"),
         ("config.json", b"{", "cannot be read"),
         ("config.json", b'{"algorithm": "a", "env": "b", "seed": 0, "steps": Infinity, "scale": "c"}', "steps is inf"),
         ("config.json", b'{"algorithm": "sac"}', "it has no &#39;env&#39;"),

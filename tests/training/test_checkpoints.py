@@ -426,6 +426,24 @@ def test_an_unfinished_run_is_offered_and_a_finished_one_is_left(tmp_path, capsy
     assert measured(folder)["step"] == [20, 25]
 
 
+def test_a_finished_run_trained_further_is_one_that_was_longer_from_the_start(tmp_path, capsys):
+    """Also where its replay was just full, and the longer run has a larger one."""
+    rare = ["--learning-starts", "1016", "--evaluate-every", "512", "--replay-capacity", "5000"]
+    assert train([*arguments("Pendulum-v1", 1024, tmp_path / "further"), *rare]) == 0
+    assert train([*arguments("Pendulum-v1", 1040, tmp_path / "whole"), *rare]) == 0
+    further, whole = (tmp_path / name / "Pendulum-v1-sac-seed0" for name in ("further", "whole"))
+    assert resume(Resume(further, steps=1023)) == 2
+    assert f"--steps is 1023, but {further} has done 1024: name as many or more" in capsys.readouterr().err
+    assert resume(Resume(further, steps=0)) == 2
+    assert resume(Resume(further, steps=1024)) == 0
+    assert "is finished: 1024 steps" in capsys.readouterr().out
+    assert resume(Resume(further, steps=1040)) == 0
+    assert json.loads((further / "config.json").read_text())["steps"] == 1040
+    np.testing.assert_equal(measured(further), measured(whole))
+    for one, two in zip(arrays(further), arrays(whole), strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """A run of 20 steps."""

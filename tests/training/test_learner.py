@@ -13,7 +13,7 @@ import mnm
 from agents.probes import the_statistics_are_those_of
 from mnm.agents import ALGORITHMS
 from mnm.envs.adapter import TaskError, episode_seed
-from mnm.training.learner import Learner, replay_rows
+from mnm.training.learner import Learner, RewardRange, replay_rows
 
 pytestmark = pytest.mark.slow
 
@@ -208,6 +208,15 @@ def test_every_episode_begins_with_its_own_seed(idle):
     assert evaluation.seeds == 2 * [episode_seed(seed, "evaluation", i) for seed in (7, 3) for i in range(2)]
 
 
+def test_an_evaluation_of_its_own_has_starts_that_no_run_has_evaluated(idle):
+    task, made = made_environments()
+    learner = idle(task=task).learn(3, evaluation_episodes=5)
+    during = set(made[-1].seeds)
+    learner.evaluate(0, 5, 0, stream="test")
+    assert len(during) == 5
+    assert during.isdisjoint(made[-1].seeds[-5:])
+
+
 def test_actions_reach_the_task_in_its_units_and_the_replay_in_the_agents(idle):
     task, made = made_environments()
     learner = idle(task=task).learn(50, evaluation_episodes=1)
@@ -373,5 +382,31 @@ def test_a_replay_is_no_larger_than_the_run_and_never_larger_than_the_memory():
         *(1024, 1024, 2048, 1_000_000, 1_000_000)
     ]
     assert replay_rows(500, 10_000) == 500
-    with pytest.raises(TaskError, match=r"transitions of 3 numbers each need 36000 GB, and the machine has"):
-        mnm.SAC("Pendulum-v1", replay_capacity=10**12)
+    with pytest.raises(TaskError, match=r"networks and buffers need 440\d\d GB, and the machine has"):
+        mnm.SAC("Pendulum-v1", hidden=(10**6, 10**6))
+
+
+class Spike(Counting):
+    """Pays 1 or 2, and once 1e30."""
+
+    paid = 0
+
+    def step(self, action):
+        answer = super().step(action)
+        self.paid += 1
+        return (answer[0], 1e30 if self.paid == 5 else 1.0 + self.paid % 2, *answer[2:])
+
+
+def test_a_reward_far_outside_of_those_before_is_told_once(idle, capsys):
+    idle(task=Spike).learn(12, evaluate_every=100, evaluation_episodes=1)
+    told = capsys.readouterr().err
+    assert "Spike, seed 0, step 5: the reward is 1e+30, and the spread of those before it 2:" in told
+    assert told.count("the reward is") == 1
+    idle(task=Spike).evaluate(0, 3)
+    assert "Spike, seed 0, evaluation at step 0, episode 2: the reward is 1e+30" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("rewards", [[0.0, 0.0, 1.0], [1.0, 1.0, 1.1], [-1e-3, 50.0], [1e30, 1.0, 2.0], [5.0]])
+def test_rewards_that_grow_are_no_outliers(rewards):
+    seen = RewardRange()
+    assert [seen.outlier(reward) for reward in rewards] == [None] * len(rewards)

@@ -256,10 +256,7 @@ def _labels(agents: dict[str, list[Run]], agent: str) -> list[str]:
 
 def _measured(run: Run, metric: str) -> dict[int, float]:
     """The metric by step; nan where the run has none. A step that was measured again counts as the last time."""
-    try:
-        steps = [int(step) for step in run.metrics["step"]]
-    except ValueError:
-        raise CompareError(f"{run.folder}/metrics.csv: there is a row without a step") from None
+    steps = [int(step) for step in run.metrics["step"]]
     return dict(zip(steps, run.metrics.get(metric, [nan] * len(steps)), strict=True))
 
 

@@ -11,7 +11,7 @@ import gymnasium as gym
 import tyro
 
 from mnm.envs import TASKS
-from mnm.envs.adapter import TaskError, make_env, picture
+from mnm.envs.adapter import TaskError, close_env, make_env, picture
 from mnm.messages import UserError, console, fail
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def envs(command: Envs) -> int:
         if png is not None:
             return fail("--png draws one task: name it, as in mnm envs mnm/DClawTurnRandom-v0 --png claw.png")
         console().print(table())
+        print("Those of states and choices are finite: mnm solve gym:ID solves them, mnm train does not take them.")
         print("Any other Gymnasium id works too: mnm envs ID, mnm train AGENT --env ID")
         return 0
     try:
@@ -53,7 +54,7 @@ def envs(command: Envs) -> int:
     except (OSError, UserError) as error:
         return fail(f"--png {png}: {error}")
     finally:
-        env.close()
+        close_env(env)
     return 0
 
 

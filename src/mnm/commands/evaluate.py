@@ -18,6 +18,7 @@ from mnm.messages import UserError, fail
 class Evaluate(RunFolder):
     """Play episodes with a run's deterministic policy, from its agent or its last checkpoint.
 
+    They start where no evaluation of the training started.
     Example: mnm evaluate runs/Pendulum-v1-sac-seed0 --episodes 20 --json
     """
 
@@ -56,7 +57,7 @@ def evaluate(command: Evaluate) -> int:
             learner = load_trained(command.run, trusted=command.trust)
             for seed in command.seeds:
                 activity.begin(f"playing {command.episodes} episodes of {learner.task_name}, seed {seed}", COMPILING)
-                played += learner.evaluate(0, command.episodes, seed, never_but(activity.step))
+                played += learner.evaluate(0, command.episodes, seed, never_but(activity.step), stream="test")
     except UserError as error:
         return fail(str(error))
     returns = [episode.total for episode in played]

@@ -110,7 +110,7 @@ def reproduce_deep(command: Reproduce, exact: Sequence[str], deep: Sequence[str]
         return fail(str(error))
     except OSError as error:
         return fail(f"--out {command.out}: {error.strerror}")
-    code = train_all(records, LocalPool(MNM, command.jobs or len(cores())))
+    code = train_all(records, LocalPool(MNM, min(command.jobs or len(cores()), len(cores()) + len(records))))
     return code if code > 1 else max(code, write_all(command, exact, trials))
 
 

@@ -12,8 +12,12 @@ from mnm.messages import UserError, fail
 class Resume(RunFolder):
     """Go on with an unfinished run from its last checkpoint, exactly as if it had never stopped.
 
-    Example: mnm resume runs/Pendulum-v1-mnm_approx-seed0
+    With --steps a finished one is trained further, as if it had been asked for so many from the start.
+    Examples: mnm resume runs/Pendulum-v1-mnm_approx-seed0; mnm resume runs/Pendulum-v1-sac-seed0 --steps 20000
     """
+
+    steps: int | None = None
+    """Real steps in all, those done included; by default as many as the run was asked for."""
 
 
 def resume(command: Resume) -> int:
@@ -21,6 +25,6 @@ def resume(command: Resume) -> int:
     from mnm.training.driver import resume_run
 
     try:
-        return resume_run(command.run, trusted=command.trust)
+        return resume_run(command.run, trusted=command.trust, steps=command.steps)
     except UserError as error:
         return fail(str(error))

@@ -40,7 +40,7 @@ def sweep(command: Sweep, program: tuple[str, ...] = MNM) -> int:
             return 0
         records = [TrialStatus(trial) for trial in trials]
         command.runs.mkdir(parents=True, exist_ok=True)
-        jobs = len(cores()) if command.jobs is None else command.jobs
+        jobs = min(command.jobs or len(cores()), len(cores()) + len(records))  # more are never used
         pool = LocalPool(program, jobs) if command.ray is None else RayPool(program, command.ray)
     except UserError as error:
         return fail(str(error))

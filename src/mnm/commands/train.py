@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import tyro
 
 from mnm.agents import ALGORITHMS, find_algorithm
@@ -10,6 +12,7 @@ from mnm.agents.base import AgentConfig
 from mnm.messages import UserError, fail
 from mnm.training.driver import run_training
 from mnm.training.learner import Learner
+from mnm.training.lock import locked
 from mnm.training.options import Options, check, command_of, preset_of, run_spec, with_new_flags
 from mnm.training.runs import checked_folder, delete, task_name, write_spec
 from mnm.trust import trust
@@ -45,10 +48,16 @@ def run(algorithm: Algorithm, options: Options, config: AgentConfig) -> int:
     trust(options.env)
     name = options.name if options.name is not None else f"{task_name(options.env)}-{algorithm.short_name}"
     seeds = tuple(range(options.seed, options.seed + options.seeds))
-    folders = [checked_folder(options.runs, f"{name}-seed{seed}", options.overwrite) for seed in seeds]
+
+    def check_folders() -> list[Path]:
+        return [checked_folder(options.runs, f"{name}-seed{seed}", options.overwrite) for seed in seeds]
+
+    folders = check_folders()
     learner = Learner(algorithm, config, options.env, seeds, options.steps)
     specs = [run_spec(algorithm, options, name, learner.config, seed) for seed in seeds]
-    for folder, spec in zip(folders, specs, strict=True):
-        delete(folder)
-        write_spec(folder, spec)
-    return run_training(learner, folders, specs[0])
+    with locked(folders):
+        check_folders()  # once more: another process may have come first
+        for folder, spec in zip(folders, specs, strict=True):
+            delete(folder)
+            write_spec(folder, spec)
+        return run_training(learner, folders, specs[0])

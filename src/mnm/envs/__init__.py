@@ -28,7 +28,7 @@ class TaskEntry:
 VALVE = "-5 distance - posture - speed + 10 near + 50 there"
 GYMNASIUM = "Gymnasium"
 ROBEL = "ROBEL's D'Claw, rebuilt"
-GRID = "the exact part's gridworld"
+GRID = "the exact part's gridworld (mnm solve)"
 
 
 def _claw(name: str, horizon: int, observation: str, reward: str) -> TaskEntry:
@@ -77,7 +77,7 @@ TASKS = (
     _finite("ComparingObjectives", "comparing_objectives", 88, 4, "1, 10 at the goal"),
     _finite("OptimisticGridworld", "optimistic_gridworld", 88, 4, "0.001, 1.001 or 2.001: away, none, closer"),
     _finite("AliasedGridworld", "aliased_gridworld", 217, 5, "1, 100 at the goal"),
-    _finite("ThreeStates", "three_states", 3, 2, "50, 1 or 51", "the exact part's three states"),
+    _finite("ThreeStates", "three_states", 3, 2, "50, 1 or 51", "the exact part's three states (mnm solve)"),
 )
 
 

@@ -6,11 +6,15 @@ Whatever an environment does wrong is one TaskError, so that a run stops with a 
 from __future__ import annotations
 
 import copy
+import os
 import sys
+import sysconfig
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import gymnasium as gym
@@ -19,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mnm.messages import UserError, missing_extra
 
-STREAMS = {"training": 0, "evaluation": 1}  # the numbers are part of every seed: never change one
+STREAMS = {"training": 0, "evaluation": 1, "test": 2}  # the numbers are part of every seed: never change one
 
 
 Task = str | gym.Env | Callable[[], gym.Env]
@@ -52,7 +56,7 @@ class Step(NamedTuple):
 
 
 def episode_seed(seed: int, stream: str, episode: int) -> int:
-    """The seed in [0, 2**31) of one episode of one stream, "training" or "evaluation", of the run with seed `seed`."""
+    """The seed in [0, 2**31) of one episode of one of the streams of the run with seed `seed`."""
     sequence = np.random.SeedSequence(seed, spawn_key=(STREAMS[stream], episode))
     return int(sequence.generate_state(1)[0]) >> 1
 
@@ -66,7 +70,7 @@ def make(task: Task, episode_limit: int = EPISODE_LIMIT) -> Environment:
     try:
         return Environment(env, episode_limit)
     except TaskError:
-        env.close()
+        close_env(env)
         raise
 
 
@@ -116,7 +120,8 @@ def _copied(env: gym.Env) -> gym.Env:
 def picture(env: gym.Env) -> NDArray[np.uint8]:
     """What the environment, made with the render mode rgb_array, looks like now."""
     try:
-        drawn: Any = env.render()
+        with _without_window():
+            drawn: Any = env.render()
     except Exception as error:  # graphics drivers and tasks raise what they like
         if missing := missing_extra(error):
             raise TaskError(f"drawing {type(env.unwrapped).__name__} {missing}") from error
@@ -126,6 +131,31 @@ def picture(env: gym.Env) -> NDArray[np.uint8]:
         name = type(env.unwrapped).__name__
         raise TaskError(f"{name} draws no pictures: its render mode rgb_array gives {_short(drawn)}")
     return drawn
+
+
+@contextmanager
+def _without_window() -> Iterator[None]:
+    """While it draws, SDL, which pygame stands on, looks for no window system or sound where there is no display.
+
+    It would print an error about each that it does not find.
+    """
+    shown = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") or sys.platform != "linux"
+    unset = [] if shown else [name for name in ("SDL_VIDEODRIVER", "SDL_AUDIODRIVER") if name not in os.environ]
+    os.environ.update(dict.fromkeys(unset, "dummy"))
+    try:
+        yield
+    finally:
+        for name in unset:
+            del os.environ[name]
+
+
+def close_env(env: gym.Env) -> None:
+    """Free what the environment holds; one that fails in this has done its work, and a line says so."""
+    try:
+        env.close()
+    except Exception as error:  # an environment can raise anything
+        name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
+        print(f"mnm: {name}: close raised {_reason(error)}", file=sys.stderr)
 
 
 class Environment:
@@ -214,7 +244,7 @@ class Environment:
 
     def close(self) -> None:
         """Free what the environment holds."""
-        self.env.close()
+        close_env(self.env)
 
     def _check_observations(self, space: Any) -> list[tuple[tuple[str, ...], gym.spaces.Box]]:
         """The Boxes of which an observation is made, each with the keys that lead to it in a Dict."""
@@ -390,8 +420,17 @@ def _hint(task: str, error: Exception) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """The error in one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}".rstrip(": .")
+    """The error in one line, with its place in the user's own code."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)]
+    place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}".rstrip(": .") + place
+
+
+def _is_users(file: str) -> bool:
+    """Whether a file is neither ours, nor an installed package's, nor Python's own."""
+    ours = Path(__file__).parents[1]
+    libraries = [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    return not file.startswith("<") and not any(Path(file).is_relative_to(place) for place in (ours, *libraries))
 
 
 def _short(value: Any) -> str:

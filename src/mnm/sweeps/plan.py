@@ -16,10 +16,12 @@ import tyro
 from mnm.agents import find_algorithm
 from mnm.agents.base import ConfigError
 from mnm.envs.adapter import make
+from mnm.messages import short
+from mnm.schema import Seed, refused
 from mnm.sweeps.request import Sweep
 from mnm.sweeps.trials import Trial
 from mnm.training.options import Options, check, command_of, preset_of, run_spec, with_new_flags
-from mnm.training.runs import read_run, task_name
+from mnm.training.runs import is_unmade, read_run, task_name
 from mnm.training.spec import RunError, RunSpec
 from mnm.trust import trust
 
@@ -58,7 +60,7 @@ def plan(command: Sweep) -> list[Trial]:
             trial = Trial(command.runs / spec.folder_name, spec)
             if trial.name in trials:
                 raise RunError(f"{trial.name} is asked for twice: name every task, agent, seed and override once")
-            if trial.folder.exists():
+            if not is_unmade(trial.folder):
                 refuse_other(trial)
             trials[trial.name] = trial
     return list(trials.values())
@@ -74,8 +76,9 @@ def check_lists(command: Sweep) -> None:
             find_algorithm(agent)
         except ConfigError as error:
             raise RunError(f"--agents: {error}") from error
-    if min(command.seeds) < 0:
-        raise RunError(f"--seeds holds {min(command.seeds)}, but must be 0 or more")
+    for seed in command.seeds:
+        if why := refused(seed, Seed):
+            raise RunError(f"--seeds holds {short(seed)}, but must be {why}")
     if command.jobs is not None and command.jobs < 1:
         raise RunError(f"--jobs is {command.jobs}, but must be at least 1")
     if command.jobs is not None and command.ray is not None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from mnm.sweeps import guard
 from mnm.training.metrics import FILE as METRICS
-from mnm.training.runs import CONFIG, read_run, write_spec
+from mnm.training.runs import is_unmade, read_run, write_spec
 from mnm.training.spec import RunError, RunSpec
 
 ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
@@ -52,7 +52,7 @@ class Trial:
     @property
     def finished(self) -> bool:
         """Whether nothing is left to do."""
-        return (self.folder / CONFIG).exists() and read_run(self.folder).finished
+        return not is_unmade(self.folder) and read_run(self.folder).finished
 
 
 def start(
@@ -63,7 +63,7 @@ def start(
     It goes on with the run, from its beginning if there is no checkpoint yet. If another process is training the run,
     it fails after `patience` seconds.
     """
-    if not (trial.folder / CONFIG).exists():
+    if is_unmade(trial.folder):
         write_spec(trial.folder, trial.spec)
     # The sweep's user has typed the names: a task or an agent of a module may be imported.
     trusted = ("--trust",) if ":" in trial.spec.env + trial.spec.algorithm else ()

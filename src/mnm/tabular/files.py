@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import warnings
-import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mnm.files import DamagedFileError
+from mnm.files import read_npz as read_array_file
 from mnm.messages import UserError
 from mnm.tabular.grids import Grid, MapError, parse_map
 from mnm.tabular.gym_tables import from_gym, map_of
@@ -98,11 +98,9 @@ def read_json(path: Path) -> TabularMDP:
 def read_npz(path: Path) -> TabularMDP:
     """An MDP from NumPy's archive of arrays; pickled objects are refused."""
     try:
-        with path.open("rb") as file, np.lib.npyio.NpzFile(file, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (ValueError, zipfile.BadZipFile, zlib.error, EOFError, KeyError, RuntimeError, MemoryError) as error:
-        raise InputError(f"{path}: not a readable .npz archive of plain arrays ({error})") from None
-    return mdp_from_arrays(arrays)
+        return mdp_from_arrays(read_array_file(path, packed=True))
+    except DamagedFileError as error:
+        raise InputError(f"{path}: not a readable .npz archive of plain arrays: {error}") from None
 
 
 def mdp_from_arrays(arrays: Mapping[str, Any]) -> TabularMDP:

@@ -7,16 +7,22 @@ It gets its name when all of it is on the disk, and its checksums tell a damaged
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from mnm.messages import UserError
+from mnm.files import DamagedFileError
+from mnm.messages import UserError, short
+from mnm.schema import Count, wrong_entry
 from mnm.training.learner import Learner, Snapshot
-from mnm.training.saving import config_as_json, pack, read_arrays, unpack, write_arrays
+from mnm.training.saving import COUNTERS, config_as_json, pack, read_arrays, unpack, write_arrays
 
 FORMAT = 4
+KINDS = {"counters": COUNTERS | {"episodes": Count}, "no_action": bool}
+"""Of a header's entries besides what must be that of the run."""
 FOLDER = "checkpoints"
 KEPT = 2
 
@@ -87,24 +93,36 @@ def identity(learner: Learner, index: int) -> dict[str, Any]:
 def _read_snapshot(path: Path, learner: Learner, index: int) -> Snapshot:
     try:
         header, arrays = read_arrays(path)
-    except (OSError, ValueError) as error:
+    except (OSError, DamagedFileError) as error:
         raise CheckpointError(f"the checkpoint {path} is damaged: {error}") from error
     for name, own in json.loads(json.dumps(identity(learner, index))).items():
         if header.get(name) != own:
             raise MismatchError(f"{path}: {_difference(name, header.get(name), own)}")
     try:
-        *packed, observation, action, taken = arrays
-        agent, replay = unpack((learner.agent(index), learner.empty_replay()), packed)
-        return Snapshot(agent, replay, header["counters"], observation, None if header["no_action"] else action, taken)
-    except (ValueError, KeyError, TypeError) as error:
+        if why := wrong_entry(header, KINDS):
+            raise ValueError(why)
+        agent, replay = unpack((learner.agent(index), learner.empty_replay()), arrays[:-3])
+        observation, action, taken = _episode(arrays[-3:], *learner.dims)
+    except ValueError as error:
         raise CheckpointError(f"the checkpoint {path} is damaged: {error}") from error
+    return Snapshot(agent, replay, header["counters"], observation, None if header["no_action"] else action, taken)
+
+
+def _episode(arrays: Sequence[NDArray], observation_dim: int, action_dim: int) -> Sequence[NDArray]:
+    """The observation, the next action and the actions taken, [steps, act]."""
+    shapes = [array.shape for array in arrays]
+    if shapes[:2] != [(observation_dim,), (action_dim,)] or len(shapes[2]) != 2 or shapes[2][1] != action_dim:
+        raise ValueError(f"an episode's arrays have the shapes {shapes}")
+    if not all(array.dtype == np.float32 and np.isfinite(array).all() for array in arrays):
+        raise ValueError("an episode's arrays hold what is not a finite float32")
+    return arrays
 
 
 def _difference(name: str, saved: Any, own: Any) -> str:
     if isinstance(saved, dict) and isinstance(own, dict):
-        key = next(key for key in [*own, *saved] if saved.get(key) != own.get(key))
-        return f"saved with {name} {key} = {saved.get(key)!r}, but this run has {own.get(key)!r}"
-    return f"saved with {name} {saved!r}, but this run has {own!r}"
+        key = next(key for key in [*own, *saved] if key not in own or saved.get(key) != own[key])
+        return f"saved with {name} {key:.60} = {short(saved.get(key))}, but this run has {short(own.get(key))}"
+    return f"saved with {name} {short(saved)}, but this run has {short(own)}"
 
 
 def _moments(runs: list[Path]) -> list[tuple[int, int]]:

@@ -15,6 +15,8 @@ from typing import Any
 from mnm.agents import find_algorithm
 from mnm.agents.base import ConfigError
 from mnm.envs.adapter import TaskError
+from mnm.messages import fail, short
+from mnm.schema import Count, refused
 from mnm.training.checkpoints import (
     CheckpointError,
     MismatchError,
@@ -23,10 +25,11 @@ from mnm.training.checkpoints import (
     save_checkpoint,
 )
 from mnm.training.learner import Learner, Row
+from mnm.training.lock import locked
 from mnm.training.metrics import MetricsWriter, silent_event_threads
 from mnm.training.monitor import DivergedError, DivergenceMonitor, check_losses, check_numbers
 from mnm.training.progress import ProgressDisplay
-from mnm.training.runs import AGENT, CONFIG, Run, read_run
+from mnm.training.runs import AGENT, CONFIG, Run, read_run, write_config
 from mnm.training.saving import config_from_json, load
 from mnm.training.spec import RunError, RunSpec
 from mnm.trust import check_trusted
@@ -34,21 +37,42 @@ from mnm.trust import check_trusted
 FAILED = 1
 
 
-def resume_run(folder: Path, *, trusted: bool = False) -> int:
+def resume_run(folder: Path, *, trusted: bool = False, steps: int | None = None) -> int:
     """Go on with a run from its last checkpoint, or from its beginning if it was stopped before the first.
 
-    Seeds that were trained together go on together.
+    Seeds that were trained together go on together. `steps` is a new number of steps in all.
     """
     run = read_run(folder)
-    spec = run.spec
     check_trusted(folder / CONFIG, run.env, run.algorithm, trusted=trusted)
+    together = [_with_steps(one, steps) for one in _together(run)]
+    run = _with_steps(run, steps)
+    spec = run.spec
     if run.finished and (folder / AGENT).exists():
         print(f"{folder} is finished: {spec.steps} steps")
         return 0
-    folders = [one.folder for one in _together(run)]
-    learner = from_checkpoint(run) if has_checkpoints(folders) else _learner(run)
-    print(f"{folder}: going on from step {learner.steps} of {spec.steps}", flush=True)
-    return run_training(learner, folders, spec)
+    folders = [one.folder for one in together]
+    with locked(folders):
+        learner = from_checkpoint(run) if has_checkpoints(folders) else _learner(run)
+        if learner.steps > spec.steps:
+            learner.close()
+            raise RunError(f"{folder}: its checkpoint is of step {learner.steps}, and it shall end at {spec.steps}")
+        if steps is not None:
+            for one in together:
+                write_config(one.folder, one.config)
+        print(f"{folder}: going on from step {learner.steps} of {spec.steps}", flush=True)
+        return run_training(learner, folders, spec)
+
+
+def _with_steps(run: Run, steps: int | None) -> Run:
+    """The run with another number of steps, not below what is done."""
+    if steps is None:
+        return run
+    if why := refused(steps, Count):
+        raise RunError(f"--steps is {short(steps)}, but must be {why}")
+    done = int(max(run.metrics.get("step", []), default=0))
+    if steps < done:
+        raise RunError(f"--steps is {steps}, but {run.folder} has done {done}: name as many or more")
+    return Run(run.folder, {**run.config, "steps": steps})
 
 
 def from_checkpoint(run: Run) -> Learner:
@@ -72,7 +96,10 @@ def load_trained(folder: Path, *, trusted: bool = False) -> Learner:
 
 def run_training(learner: Learner, folders: Sequence[Path], spec: RunSpec) -> int:
     """Learn up to the run's last step; the exit code: 0, 1 failed, 128 and more when a signal stopped it."""
-    writers = [MetricsWriter(folder, after=learner.evaluated_step) for folder in folders]
+    try:
+        writers = [MetricsWriter(folder, after=learner.evaluated_step) for folder in folders]
+    except OSError as error:
+        raise RunError(f"{folders[0]}: {error.strerror}") from error
     monitors = [DivergenceMonitor() for _ in folders]
     places = {seed: index for index, seed in enumerate(learner.seeds)}
     send = _weights_and_biases(folders, spec) if spec.wandb else None
@@ -122,7 +149,7 @@ def run_training(learner: Learner, folders: Sequence[Path], spec: RunSpec) -> in
                 save_agents()
         except TaskError as error:  # what was learned up to here is good
             save_agents()
-            print(f"mnm: {error}", file=sys.stderr)
+            fail(str(error))
             return FAILED
         except (CheckpointError, OSError) as error:
             print(f"mnm: {error}", file=sys.stderr)

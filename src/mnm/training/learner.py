@@ -7,6 +7,7 @@ seeds can run as one vmapped program, each in its own environment.
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -71,8 +72,12 @@ class Learner:
         task: Task,
         seeds: tuple[int, ...] = (0,),
         longest: int | None = None,
+        start: tuple[State, Replay] | None = None,
     ) -> None:
-        """`longest` is the most real steps that it will take, if that is known: it needs no larger replay."""
+        """`longest` is the most real steps that it will take, if that is known: it needs no larger replay.
+
+        `start` is what a single seed begins with, instead of a new agent and an empty replay.
+        """
         self.algorithm, self.task, self.seeds = algorithm, task, seeds
         self.many = len(seeds) > 1
         self._environments = [make(task, config.episode_limit) for _ in seeds]
@@ -85,10 +90,12 @@ class Learner:
             termination = config.termination or self._evaluation.termination
             self.config = config = replace(config, termination=termination)
         self._replay_rows = replay_rows(config.replay_capacity, longest)
-        check_memory(self.task_name, config, self.dims, self._replay_rows, len(seeds))
-        keys = jnp.stack([jax.random.key(seed) for seed in seeds])
-        self.state = new_agents(algorithm, config, *self.dims, keys if self.many else keys[0])
-        self.replay = _stacked([self.empty_replay()] * len(seeds)) if self.many else self.empty_replay()
+        if start is None:
+            check_memory(self.task_name, agent_shapes(algorithm, config, self.dims, self._replay_rows), len(seeds))
+            keys = jnp.stack([jax.random.key(seed) for seed in seeds])
+            agents = new_agents(algorithm, config, *self.dims, keys if self.many else keys[0])
+            start = agents, _stacked([self.empty_replay()] * len(seeds)) if self.many else self.empty_replay()
+        self.state, self.replay = start
         self.steps = 0
         """Real steps so far, of every seed."""
         self.updates = 0
@@ -111,6 +118,7 @@ class Learner:
         """The step of the latest evaluation."""
         self._draws = np.random.default_rng((seeds[0], 3))
         self._random = [np.random.default_rng((seed, 2)) for seed in seeds]
+        self._rewards = [RewardRange() for _ in seeds]
 
     def learn(
         self,
@@ -180,8 +188,17 @@ class Learner:
             if seed is None:
                 seed = int(self._draws.integers(2**31))
             actions = np.asarray(draw(policy, array, jax.random.key(seed)))
-        scaled = np.stack([self._evaluation.scale(action.astype(np.float64)) for action in actions])
+        scaled = self.in_task_units(actions)
         return scaled[0] if single else scaled
+
+    def in_task_units(self, actions: NDArray) -> NDArray:
+        """A batch of the agent's actions, which lie in [-1, 1], as the task takes them."""
+        return np.stack([self._evaluation.scale(action.astype(np.float64)) for action in actions])
+
+    @property
+    def flat_spaces(self) -> tuple[gym.spaces.Box, gym.spaces.Box]:
+        """Of flattened observations, and of the task's own actions."""
+        return gym.spaces.Box(-np.inf, np.inf, (self.dims[0],), np.float32), self._evaluation.action_space
 
     @property
     def adapter(self) -> Environment:
@@ -303,18 +320,24 @@ class Learner:
             environment.close()
 
     def evaluate(
-        self, index: int, episodes: int, seed: int | None = None, should_stop: Callable[[], bool] | None = None
+        self,
+        index: int,
+        episodes: int,
+        seed: int | None = None,
+        should_stop: Callable[[], bool] | None = None,
+        stream: str = "evaluation",
     ) -> list[Episode]:
         """Episodes of the deterministic policy, in an environment of their own; fewer if should_stop() says so.
 
-        Always the same starts, by the run's own seed or by another one.
+        Always the same starts, by the run's own seed or by another one; with the stream "test", starts that no
+        evaluation of a run has had.
         """
         seed = self.seeds[index] if seed is None else seed
         should_stop = should_stop or never
         policy = self.policy(index)
         played: list[Episode] = []
         for number in range(episodes):
-            observations = [self._evaluation.reset(episode_seed(seed, "evaluation", number))]
+            observations = [self._evaluation.reset(episode_seed(seed, stream, number))]
             actions, rewards, step = [], [], None
             while step is None or not (step.terminated or step.truncated):
                 if should_stop():
@@ -323,6 +346,7 @@ class Learner:
                 step = self._evaluation.step(actions[-1])
                 observations.append(step.observation)
                 rewards.append(step.reward)
+                self._tell_of_outlier(index, step.reward, f"evaluation at step {self.steps}, episode {number + 1}")
             columns = np.stack(observations), np.stack(actions), np.asarray(rewards, np.float32)
             played.append(Episode(*columns, step.terminated, step.success))
         return played
@@ -348,6 +372,7 @@ class Learner:
         taken = [environment.step(a) for environment, a in zip(self._environments, actions, strict=True)]
         for index, step in enumerate(taken):
             self._check_reward(index, step.reward, step.terminated)
+            self._tell_of_outlier(index, step.reward, f"step {self.steps + 1}")
             self._episode_returns[index] += step.reward
             self._taken[index].append(actions[index])
         columns: tuple[Any, ...] = (
@@ -445,6 +470,16 @@ class Learner:
                 f" and {self.algorithm.name} takes its logarithm: set reward_offset above 0"
             )
 
+    def _tell_of_outlier(self, index: int, reward: float, place: str) -> None:
+        spread = self._rewards[index].outlier(reward)
+        if spread is not None:
+            print(
+                f"mnm: {self.task_name}, seed {self.seeds[index]}, {place}: the reward is {reward:g}, and the spread of"
+                f" those before it {spread:g}: what is learned from it may be worth nothing; clip the task's rewards",
+                file=sys.stderr,
+                flush=True,
+            )
+
     def _report(
         self,
         evaluation_episodes: int,
@@ -484,20 +519,44 @@ class Learner:
             on_progress(Progress(phase, done, total, self.updates, last))
 
 
+OUTLIER = 1e6
+"""A reward that many times the spread of those before it is told of."""
+
+
+class RewardRange:
+    """The rewards that a seed has seen."""
+
+    def __init__(self) -> None:
+        self._low, self._high = np.inf, -np.inf
+
+    def outlier(self, reward: float) -> float | None:
+        """The spread so far, if the reward lies far outside of it; it then belongs to those seen."""
+        low, high = self._low, self._high
+        self._low, self._high = min(low, reward), max(high, reward)
+        spread = max(high - low, abs(low), abs(high)) or 1.0  # so that a first reward among zeros is none
+        return spread if low <= high and max(reward - high, low - reward) > OUTLIER * spread else None
+
+
 def replay_rows(capacity: int, longest: int | None) -> int:
     """How many rows are needed: a power of two, so that runs of different lengths share their compiled programs."""
     return capacity if longest is None else min(capacity, max(1024, 2 ** (longest - 1).bit_length()))
 
 
-def check_memory(task: str, config: AgentConfig, dims: tuple[int, int], rows: int, seeds: int) -> None:
-    """Refuse buffers that are larger than the machine's memory, before they are made."""
-    rows += config.model_buffer_capacity if isinstance(config, ModelConfig) else 0
-    needed = seeds * rows * 4 * (2 * dims[0] + dims[1] + 2)
+def agent_shapes(algorithm: Algorithm, config: AgentConfig, dims: tuple[int, int], replay_rows: int) -> Any:
+    """One agent and its replay as shapes alone: nothing is made or compiled."""
+    shapes_of: Any = new_agents.eval_shape
+    agent = shapes_of(algorithm, config, *dims, jax.random.key(0))
+    return agent, jax.eval_shape(lambda: Replay.empty(replay_rows, *dims))
+
+
+def check_memory(task: str, shapes: Any, seeds: int = 1) -> None:
+    """Refuse agents and buffers that are larger than the machine's memory, before they are made."""
+    needed = seeds * sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > memory:
         raise TaskError(
-            f"{task}: {seeds * rows:,} transitions of {dims[0]:,} numbers each need {needed / 1e9:.0f} GB, and"
-            f" the machine has {memory / 1e9:.0f}: set a smaller replay_capacity or model_buffer_capacity"
+            f"{task}: networks and buffers need {needed / 1e9:.0f} GB, and the machine has {memory / 1e9:.0f}: set"
+            " smaller layers, or a smaller replay_capacity or model_buffer_capacity"
         )
 
 

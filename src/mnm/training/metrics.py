@@ -8,6 +8,7 @@ import io
 import logging
 import math
 import os
+import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,10 @@ from types import TracebackType
 from typing import Self
 
 from tensorboardX import SummaryWriter
+
+from mnm.files import DamagedFileError, read_text
+from mnm.messages import short
+from mnm.training.spec import RunError
 
 FILE = "metrics.csv"
 RETURNS = "evaluations.csv"
@@ -116,20 +121,26 @@ def read_metrics(path: Path) -> dict[str, list[float]]:
             try:
                 table[name].append(float(cell) if cell else math.nan)
             except ValueError:
-                raise ValueError(f"{path}: row {number}, column {name!r}: {cell!r} is not a number") from None
+                raise RunError(f"{path}: row {number}, column {short(name)}: {short(cell)} is not a number") from None
     return table
 
 
 def _read(path: Path) -> tuple[list[str], list[list[str]]]:
     """Header and rows, padded with empty cells to the header's length; no header if the file is empty."""
-    text = path.read_text(encoding="utf-8")
-    finished = io.StringIO(text[: text.rfind("\n") + 1])
-    columns, *rows = [row for row in csv.reader(finished) if row] or [[]]
+    try:
+        text = read_text(path)
+        columns, *rows = [row for row in csv.reader(io.StringIO(text[: text.rfind("\n") + 1])) if row] or [[]]
+    except (OSError, DamagedFileError, csv.Error) as error:
+        raise RunError(f"{path}: {error}") from error
     if columns and columns[0] != STEP:
-        raise ValueError(f"{path}: no file of metrics: its first column is {columns[0]!r}, not {STEP!r}")
+        raise RunError(f"{path}: no file of metrics: its first column is {short(columns[0])}, not {STEP!r}")
+    if len(set(columns)) < len(columns):
+        raise RunError(f"{path}: two of its columns have the same name")
     for number, row in enumerate(rows, start=2):
         if len(row) > len(columns):
-            raise ValueError(f"{path}: row {number} has {len(row)} cells, the header {len(columns)}")
+            raise RunError(f"{path}: row {number} has {len(row)} cells, the header {len(columns)}")
+        if not re.fullmatch("[0-9]{1,10}", row[0]):
+            raise RunError(f"{path}: row {number} has the step {short(row[0])}, which is not a whole number")
     return columns, [row + [""] * (len(columns) - len(row)) for row in rows]
 
 

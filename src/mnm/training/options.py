@@ -14,6 +14,8 @@ import tyro
 from mnm.agents.algorithm import Algorithm
 from mnm.agents.base import AgentConfig
 from mnm.agents.scales import preset
+from mnm.messages import short
+from mnm.schema import Count, Seed, refused
 from mnm.training.saving import config_as_json
 from mnm.training.spec import RENAMED, RunError, RunSpec
 
@@ -58,8 +60,10 @@ def check(options: Options) -> None:
     for name in ("steps", "seeds", "evaluate_every", "evaluation_episodes"):
         if getattr(options, name) < 1:
             raise RunError(f"--{name.replace('_', '-')} is {getattr(options, name)}, but must be at least 1")
-    if options.seed < 0:
-        raise RunError(f"--seed is {options.seed}, but must be 0 or more")
+        if why := refused(getattr(options, name), Count):
+            raise RunError(f"--{name.replace('_', '-')} is {short(getattr(options, name))}, but must be {why}")
+    if why := refused(options.seed, Seed) or refused(options.seed + options.seeds, Seed):
+        raise RunError(f"--seed is {short(options.seed)}, but must be {why}")
     if not options.checkpoint_minutes >= 0:
         raise RunError(f"--checkpoint-minutes is {options.checkpoint_minutes}, but must be 0 or more")
     if options.wandb and find_spec("wandb") is None:

@@ -18,13 +18,16 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from mnm.files import DamagedFileError, parse_object, read_text
+from mnm.messages import short
+from mnm.training.lock import LOCK
 from mnm.training.metrics import FILE as METRICS
 from mnm.training.metrics import read_metrics
-from mnm.training.spec import KINDS, RunError, RunSpec, check_entries, with_new_names
+from mnm.training.spec import KINDS, NAME, RunError, RunSpec, check_entries, with_new_names
 
 CONFIG = "config.json"
 AGENT = "agent.npz"
-NEEDED = {name: KINDS[name] for name in ("algorithm", "env", "seed", "steps", "scale")}
+NEEDED = {name: KINDS[name.removesuffix("?")] for name in ("algorithm", "env", "seed", "steps", "scale", "settings?")}
 """What a run's configuration must have so that the run can be shown, and of what kind."""
 PACKAGES = ("mnm-rl", "jax", "jaxlib", "equinox", "optax", "gymnasium", "mujoco", "numpy")
 
@@ -65,10 +68,7 @@ class Run:
     def metrics(self) -> dict[str, list[float]]:
         """The columns of metrics.csv; none if nothing has been measured yet."""
         path = self.folder / METRICS
-        try:
-            return read_metrics(path) if path.exists() else {}
-        except (OSError, ValueError) as error:
-            raise RunError(f"{path}: {error}") from error
+        return read_metrics(path) if path.exists() else {}
 
     @property
     def finished(self) -> bool:
@@ -84,15 +84,13 @@ def read_run(folder: Path) -> Run:
         hint = f": name its folder, {folder.parent}" if (folder.parent / CONFIG).exists() else ""
         raise RunError(f"{folder} is a file, not a run's folder{hint}")
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        config = parse_object(read_text(path))
     except FileNotFoundError:
         raise RunError(f"{folder} is not a run: it has no {CONFIG}") from None
-    except (OSError, ValueError) as error:
+    except (OSError, DamagedFileError) as error:
         raise RunError(f"{path} cannot be read: {error}") from error
-    if not isinstance(config, dict):
-        raise RunError(f"{path} is not a run's configuration: it holds no settings")
     check_entries(path, config, NEEDED)
-    if isinstance(config.get("settings"), dict):
+    if "settings" in config:
         config["settings"] = with_new_names(config["settings"])
     return Run(folder, config)
 
@@ -118,17 +116,34 @@ def task_name(env: str) -> str:
 
 def checked_folder(runs: Path, name: str, overwrite: bool) -> Path:
     """A folder inside `runs` that may be made; an existing run is never overwritten without being told to."""
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,150}", name):
-        raise RunError(f"a run cannot be named {name!r}: use letters, digits, and _ . + - (not first)")
+    if not re.fullmatch(NAME, name):
+        raise RunError(f"a run cannot be named {short(name)}: use up to 150 letters, digits, and _ . + - (not first)")
     folder = runs / name
-    if folder.exists() and not overwrite:
+    if is_unmade(folder):
+        return folder
+    if not overwrite:
         unfinished = (folder / CONFIG).exists() and not read_run(folder).finished
         remedy = f"mnm resume {folder} goes on with it; or " if unfinished else ""
         state = "is unfinished" if unfinished else "exists"
         raise RunError(f"{folder} {state}: {remedy}choose another --name or --runs, or delete it with --overwrite")
-    if folder.exists() and not (folder / CONFIG).exists():
+    if not (folder / CONFIG).exists():
         raise RunError(f"{folder} is not a run (it has no {CONFIG}): --overwrite does not delete it")
     return folder
+
+
+def is_unmade(folder: Path) -> bool:
+    """Whether there is no such folder, or only what a kill left before its configuration was whole."""
+    if not folder.is_dir():
+        return not folder.exists()
+    if not all(re.fullmatch(rf"{LOCK}|{CONFIG}(\.\d+)?", path.name) for path in folder.iterdir()):
+        return False
+    try:
+        json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def revision() -> str | None:
@@ -152,20 +167,31 @@ def provenance() -> dict[str, Any]:
 
 
 def write_spec(folder: Path, spec: RunSpec) -> None:
-    """A run's folder with its config.json, which is whole or not there at all."""
+    """A run's folder with its configuration."""
+    write_config(folder, spec.as_json() | provenance())
+
+
+def write_config(folder: Path, config: Mapping[str, Any]) -> None:
+    """A run's config.json, which is whole or not there at all; an old one is replaced."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         unfinished = folder / f"{CONFIG}.{os.getpid()}"
-        unfinished.write_text(json.dumps(spec.as_json() | provenance(), indent=2) + "\n", encoding="utf-8")
+        with unfinished.open("w", encoding="utf-8") as file:
+            file.write(json.dumps(config, indent=2) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
         unfinished.replace(folder / CONFIG)
     except OSError as error:
         raise RunError(f"{folder}: {error.strerror}") from error
 
 
 def delete(folder: Path) -> None:
-    """A run and all that it has learned, if it is there."""
+    """All that a run has learned, if it is there; its lock stays."""
     try:
-        if folder.exists():
-            shutil.rmtree(folder)
+        for path in folder.iterdir() if folder.exists() else ():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            elif path.name != LOCK:
+                path.unlink()
     except OSError as error:
         raise RunError(f"{folder}: {error.strerror}") from error

@@ -6,8 +6,9 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
+from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -18,14 +19,48 @@ from mnm.agents import find_algorithm
 from mnm.agents.algorithm import Algorithm
 from mnm.agents.base import AgentConfig, ConfigError
 from mnm.envs.adapter import Task
-from mnm.messages import UserError
+from mnm.files import DamagedFileError, parse_object, read_npz
+from mnm.messages import UserError, nearest, short
 from mnm.replay import Replay
-from mnm.training.learner import Learner
+from mnm.schema import Bounds, Count, CountOrZero, NonNegative, Seed, wrong_entry
+from mnm.training.learner import Learner, agent_shapes, check_memory
 from mnm.training.spec import with_new_names
-from mnm.trust import TrustError, check_trusted
+from mnm.trust import check_trusted
 
 FORMAT = 3
 HEADER = "header"
+BITS = {bits: Annotated[int, Bounds(low_included=True, below=2.0**bits)] for bits in (1, 32, 128)}
+COUNTERS = {
+    "steps": CountOrZero,
+    "updates": CountOrZero,
+    "seconds": NonNegative,
+    "episodes": CountOrZero,
+    "evaluated_step?": CountOrZero,
+    "last_return": Real,
+    "episode_return": Real,
+    "losses": dict[str, Real],
+    "random": {
+        "bit_generator": Literal["PCG64"],
+        "state": {"state": BITS[128], "inc": BITS[128]},
+        "has_uint32": BITS[1],
+        "uinteger": BITS[32],
+    },
+}
+"""What a learner's counters are, in a saved agent and in a checkpoint."""
+HEADER_KINDS = {
+    "format": int,
+    "algorithm": str,
+    "config": dict,
+    "task": str,
+    "env?": str | None,
+    "dims": list[Count],
+    "seed": Seed,
+    "counters": COUNTERS,
+    "observation_shape?": list[Count] | dict[str, list[Count]],
+    "action_low?": list[float],
+    "action_high?": list[float],
+}
+"""Of a saved agent; what may be missing was not saved before version 0.2."""
 
 
 class SavedAgentError(UserError):
@@ -57,7 +92,7 @@ def load(
     *,
     algorithm: Algorithm | None = None,
     trust: bool = False,
-    create: Callable[[Algorithm, AgentConfig, Task, tuple[int, ...]], Learner] = Learner,
+    create: Callable[..., Learner] = Learner,
 ) -> Learner:
     """The agent saved in a file, ready to predict and to go on learning at the start of a new episode.
 
@@ -68,54 +103,58 @@ def load(
     path = Path(path)
     try:
         header, arrays = read_arrays(path)
-        if header["format"] != FORMAT:
-            raise SavedAgentError(
-                f"{path}: saved in format {header['format']} by another version; this one reads format {FORMAT}:"
-                " load it with that version, or train again"
-            )
-        if env is None:
-            env = _saved_env(path, header)
-            check_trusted(path, env, trusted=trust)
-        if algorithm is None:
-            check_trusted(path, str(header["algorithm"]), trusted=trust)
-            algorithm = find_algorithm(header["algorithm"])
-        config = config_from_json(algorithm, header["config"])
-        seed, counters = int(header["seed"]), header["counters"]
     except FileNotFoundError:
         raise SavedAgentError(f"{path}: there is no such file") from None
-    except (SavedAgentError, TrustError):
-        raise
+    except OSError as error:
+        raise SavedAgentError(f"{path}: cannot be read: {error.strerror}") from error
+    except DamagedFileError as error:
+        raise SavedAgentError(f"{path}: not a saved agent, or a damaged one: {error}") from error
+    if "format" in header and header["format"] != FORMAT:
+        raise SavedAgentError(
+            f"{path}: saved in format {short(header['format'])} by another version; this one reads format {FORMAT}:"
+            " load it with that version, or train again"
+        )
+    if why := wrong_entry(header, HEADER_KINDS):
+        raise SavedAgentError(f"{path}: a damaged agent: {why}")
+    if env is None:
+        env = _saved_env(path, header)
+        check_trusted(path, env, trusted=trust)
+    if algorithm is None:
+        check_trusted(path, header["algorithm"], trusted=trust)
+    try:
+        algorithm = algorithm or find_algorithm(header["algorithm"])
+        config = config_from_json(algorithm, header["config"])
     except ConfigError as error:
         raise SavedAgentError(f"{path}: {error}") from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise SavedAgentError(
-            f"{path}: not a saved agent, or a damaged one: {type(error).__name__}: {error}"
-        ) from error
-    learner = create(algorithm, config, env, (seed,))
+    try:
+        observation_dim, action_dim = header["dims"]
+        shapes = agent_shapes(algorithm, config, (observation_dim, action_dim), config.replay_capacity)
+        check_memory(header["task"], shapes)
+        agent, replay = unpack(shapes, arrays)
+    except ValueError as error:
+        raise SavedAgentError(f"{path}: a damaged agent: {error}") from error
+    learner = create(algorithm, config, env, (header["seed"],), start=(agent, replay))
     for name, own in ({"dims": list(learner.dims)} | learner.spaces).items():
-        if header.get(name, own) != own:  # before version 0.2 the spaces were not saved
+        if header.get(name, own) != own:
+            learner.close()
             raise SavedAgentError(
-                f"{path}: saved for {header['task']} with {name.replace('_', ' ')} {header[name]}, but"
+                f"{path}: saved for {header['task']} with {name.replace('_', ' ')} {short(header[name])}, but"
                 f" {learner.task_name} has {own}"
             )
-    try:
-        learner.state, learner.replay = unpack((learner.state, learner.replay), arrays)
-        learner.set_counters([counters])
-    except (ValueError, TypeError, KeyError) as error:
-        raise SavedAgentError(f"{path}: a damaged agent: {error}") from error
+    learner.set_counters([header["counters"]])
     return learner
 
 
 def _saved_env(path: Path, header: Mapping[str, Any]) -> str:
     """The id of the task that an agent was trained on."""
     env = header.get("env", header["task"])  # before version 0.2 only its name was saved
-    if not isinstance(env, str):
+    if env is None:
         name = header["task"]
         raise SavedAgentError(
             f"{path}: the agent was trained on {name}, an environment that a function made: give it, as in"
             f" mnm.load({path.name!r}, env={name})"
         )
-    return env
+    return str(env)
 
 
 def config_as_json(config: AgentConfig) -> dict[str, Any]:
@@ -126,7 +165,12 @@ def config_as_json(config: AgentConfig) -> dict[str, Any]:
 def config_from_json(algorithm: Algorithm, settings: Mapping[str, Any]) -> AgentConfig:
     """The settings back, also those of version 0.1."""
     kind: Any = type(algorithm.presets["cpu"])
-    config: AgentConfig = kind(**with_new_names(settings))
+    settings = with_new_names(settings)
+    known = config_as_json(algorithm.presets["cpu"])
+    for name in settings:
+        if name not in known:
+            raise ConfigError(f"{algorithm.name} has no setting {short(name)}{nearest(name, known)}")
+    config: AgentConfig = kind(**settings)
     return config
 
 
@@ -147,18 +191,17 @@ def write_arrays(path: Path, header: Mapping[str, Any], arrays: Sequence[NDArray
 
 
 def read_arrays(path: Path) -> tuple[dict[str, Any], list[NDArray]]:
-    """The inverse: header and arrays. ValueError if the file is damaged: checksums cover all that is read."""
-    try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            header = json.loads(bytes(file[HEADER]).decode())
-            count = len(file.files) - 1
-            if (expected := header.pop("arrays", count)) != count:  # not saved before version 0.2
-                raise ValueError(f"it has {count} arrays instead of {expected}")
-            return header, [file[f"array_{number}"] for number in range(count)]
-    except OSError:
-        raise
-    except Exception as error:  # damage shows in as many ways as there are libraries below
-        raise ValueError(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}") from error
+    """The inverse: header and arrays. DamagedFileError if anything is wrong: checksums cover all that is read."""
+    named = read_npz(path)
+    if HEADER not in named:
+        raise DamagedFileError(f"it has no {HEADER!r}")
+    header = parse_object(named.pop(HEADER).tobytes())
+    count = len(named)
+    if (expected := header.pop("arrays", count)) != count:  # not saved before version 0.2
+        raise DamagedFileError(f"it has {count} arrays instead of {short(expected)}")
+    if missing := {f"array_{number}" for number in range(count)} - named.keys():
+        raise DamagedFileError(f"it has no {min(missing)!r}")
+    return header, [named[f"array_{number}"] for number in range(count)]
 
 
 def _is_replay(node: Any) -> bool:
@@ -178,7 +221,7 @@ def pack(tree: Any) -> list[NDArray]:
 
 
 def unpack(template: Any, arrays: list[NDArray]) -> Any:
-    """The template's PyTree with these arrays, each of which must have the shape and type of its place."""
+    """The template's PyTree, of arrays or of their shapes, with these arrays, each of which must fit its place."""
     queue = iter(arrays)
     nodes, structure = jax.tree.flatten(template, is_leaf=_is_replay)
     filled = [_fill_replay(node, queue) if _is_replay(node) else _fill(node, next(queue, None)) for node in nodes]
@@ -188,12 +231,13 @@ def unpack(template: Any, arrays: list[NDArray]) -> Any:
 
 
 def _fill(place: Any, array: NDArray | None, rows: int | None = None) -> Any:
-    data = _key_data(place)
+    data = jax.eval_shape(_key_data, place)
     shape = data.shape if rows is None else (rows, *data.shape[1:])
     if array is None or array.shape != shape or array.dtype != data.dtype:
         actual = "nothing" if array is None else f"{array.dtype}{list(array.shape)}"
         raise ValueError(f"an array is {actual} where {data.dtype}{list(shape)} belongs")
-    return jax.random.wrap_key_data(jnp.asarray(array)) if data is not place else jnp.asarray(array)
+    is_key = jnp.issubdtype(place.dtype, jax.dtypes.prng_key)
+    return jax.random.wrap_key_data(jnp.asarray(array)) if is_key else jnp.asarray(array)
 
 
 def _fill_replay(replay: Replay, queue: Any) -> Replay:
@@ -201,8 +245,11 @@ def _fill_replay(replay: Replay, queue: Any) -> Replay:
     count = int(size)
     if not (0 <= count <= replay.capacity and 0 <= int(position) < replay.capacity):
         raise ValueError(f"a replay of {replay.capacity} rows says that it holds {count} up to row {int(position)}")
+    columns = [_fill(column, next(queue, None), count) for column in replay.storage]
+    if count < replay.capacity:  # it may have been full when the run was to be shorter
+        position = jnp.asarray(count, position.dtype)
     storage = type(replay.storage)(
-        *(column.at[:count].set(_fill(column, next(queue, None), count)) for column in replay.storage)
+        *(jnp.zeros(place.shape).at[:count].set(rows) for place, rows in zip(replay.storage, columns, strict=True))
     )
     return Replay(storage, position, size)
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from mnm.messages import UserError
+from mnm.messages import UserError, short
+from mnm.schema import Bounds, Count, Seed, wrong_entry
 
+NAME = r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,150}"
+"""What a run may be called: part of a path, and nothing that leads elsewhere."""
 RENAMED = {
     "random_steps": "learning_starts",
     "members": "ensemble_size",
@@ -63,10 +68,10 @@ class RunSpec:
         check_entries(path, config, KINDS)
         entries = {name: config[name] for name in KINDS}
         seeds = entries["seeds_together"]
-        if not all(isinstance(seed, int) for seed in seeds):
-            raise RunError(f"{path}: seeds_together is {seeds!r}, which is not a list of whole numbers")
         if entries["seed"] not in seeds:
-            raise RunError(f"{path}: seeds_together is {seeds}, without the run's own seed {entries['seed']}")
+            raise RunError(f"{path}: seeds_together is {short(seeds)}, without the run's own seed {entries['seed']}")
+        if not re.fullmatch(NAME, entries["name"]):
+            raise RunError(f"{path}: a run cannot be named {short(entries['name'])}")
         return cls(**entries | {"seeds_together": tuple(seeds)})
 
     def deciding(self) -> dict[str, Any]:
@@ -77,27 +82,24 @@ class RunSpec:
         return config | config.pop("settings")
 
 
-KINDS: dict[str, type] = {
+KINDS: dict[str, Any] = {
     "algorithm": str,
     "env": str,
-    "seed": int,
+    "seed": Seed,
     "name": str,
-    "seeds_together": list,
-    "steps": int,
+    "seeds_together": list[Seed],
+    "steps": Count,
     "scale": str,
-    "evaluate_every": int,
-    "evaluation_episodes": int,
-    "checkpoint_minutes": float,
+    "evaluate_every": Count,
+    "evaluation_episodes": Count,
+    "checkpoint_minutes": Annotated[Real, Bounds(low_included=True)],
     "wandb": bool,
     "settings": dict,
 }
 """Of a specification's entries in JSON."""
 
 
-def check_entries(path: Path, config: Mapping[str, Any], kinds: Mapping[str, type]) -> None:
+def check_entries(path: Path, config: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:
     """Refuse a configuration that lacks an entry, or has one of another kind."""
-    for name, kind in kinds.items():
-        if name not in config:
-            raise RunError(f"{path} is not a run's configuration: it has no {name!r}")
-        if not isinstance(config[name], kind) or isinstance(config[name], bool) != (kind is bool):
-            raise RunError(f"{path}: {name} is {config[name]!r}, which is not of type {kind.__name__}")
+    if why := wrong_entry(config, kinds):
+        raise RunError(f"{path} is not a run's configuration: {why}")

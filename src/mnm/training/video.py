@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mnm.agents.rollout import mean_rollout
-from mnm.envs.adapter import Environment, episode_seed, make_env, picture
+from mnm.envs.adapter import Environment, close_env, episode_seed, make_env, picture
 from mnm.envs.set_state import state_setter
 from mnm.training.learner import Learner, mode
 
@@ -55,7 +55,7 @@ def play(learner: Learner, steps: int, seed: int, on_step: OnStep = nothing) -> 
         on_step()
         if step.terminated or step.truncated:
             break
-    env.close()
+    close_env(env)
     return Take(start, first, np.stack(actions), frames)
 
 
@@ -77,7 +77,7 @@ def imagine(learner: Learner, take: Take, on_step: OnStep = nothing) -> Frames:
             pose(env.unwrapped, after)
             frames.append(picture(env))
             on_step()
-    env.close()
+    close_env(env)
     return frames
 
 
