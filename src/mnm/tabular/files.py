@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from mnm.files import DamagedFileError
 from mnm.files import read_npz as read_array_file
-from mnm.messages import UserError
+from mnm.messages import UserError, short
 from mnm.tabular.grids import Grid, MapError, parse_map
 from mnm.tabular.gym_tables import from_gym, map_of
 from mnm.tabular.mdp import Dynamics, MDPError, TabularMDP
@@ -111,7 +111,7 @@ def mdp_from_arrays(arrays: Mapping[str, Any]) -> TabularMDP:
             raise MDPError(f"array {name!r} is missing; an MDP file has {ARRAYS}")
     for name in arrays:
         if name not in known:
-            raise MDPError(f"unknown array {name!r}; an MDP file has {ARRAYS}")
+            raise MDPError(f"unknown array {short(name)}; an MDP file has {ARRAYS}")
     discount = _number(arrays["discount"], "discount")
     start = _array(arrays.get("start", 0), "start")
     probs, rewards = _array(arrays["probs"], "probs"), _array(arrays["rewards"], "rewards")
@@ -142,7 +142,7 @@ def _first_odd_entry(values: Any, index: tuple[int, ...] = ()) -> str:
         return ""
     if isinstance(values, float) or (isinstance(values, int) and abs(values) < 2**63):
         return ""
-    return f"{list(index)} = {values!r}" if index else repr(values)
+    return f"{list(index)} = {short(values)}" if index else short(values)
 
 
 def _number(value: Any, name: str) -> float:
