@@ -21,7 +21,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mnm.messages import UserError, missing_extra
+from mnm.messages import UserError, missing_extra, short
 
 STREAMS = {"training": 0, "evaluation": 1, "test": 2}  # the numbers are part of every seed: never change one
 
@@ -80,10 +80,10 @@ def make_env(task: Task, **settings: Any) -> gym.Env:
         return _copied(task)
     if not isinstance(task, str) and not callable(task):
         raise TaskError(
-            f"the task is {_short(task)}: pass a Gymnasium id, a function that makes an environment, such as"
+            f"the task is {short(task)}: pass a Gymnasium id, a function that makes an environment, such as"
             " lambda: MyEnv(), or a gymnasium.Env"
         )
-    name = task if isinstance(task, str) else getattr(task, "__name__", _short(task))
+    name = task if isinstance(task, str) else getattr(task, "__name__", short(task))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # that a newer version of the task exists
@@ -94,7 +94,7 @@ def make_env(task: Task, **settings: Any) -> gym.Env:
         hint = _hint(task, error) if isinstance(task, str) else ""
         raise TaskError(f"{name}: cannot be made: {_reason(error)}{hint}") from error
     if not isinstance(env, gym.Env):
-        raise TaskError(f"{name}: returned {_short(env)}, which is not a gymnasium.Env: return a new environment")
+        raise TaskError(f"{name}: returned {short(env)}, which is not a gymnasium.Env: return a new environment")
     return env
 
 
@@ -112,7 +112,7 @@ def _copied(env: gym.Env) -> gym.Env:
         return copy.deepcopy(env)
     except Exception as error:  # sockets, windows, handles of simulators
         raise TaskError(
-            f"{_short(env)}: cannot be copied, and training and evaluation each need their own: {_reason(error)};"
+            f"{short(env)}: cannot be copied, and training and evaluation each need their own: {_reason(error)};"
             " pass a function that makes one, such as lambda: MyEnv()"
         ) from error
 
@@ -129,7 +129,7 @@ def picture(env: gym.Env) -> NDArray[np.uint8]:
         raise TaskError(f"cannot be drawn: {_reason(error)}; {hint}") from error
     if not isinstance(drawn, np.ndarray) or drawn.ndim != 3:
         name = type(env.unwrapped).__name__
-        raise TaskError(f"{name} draws no pictures: its render mode rgb_array gives {_short(drawn)}")
+        raise TaskError(f"{name} draws no pictures: its render mode rgb_array gives {short(drawn)}")
     return drawn
 
 
@@ -181,7 +181,7 @@ class Environment:
         self.termination: Callable[..., Any] | None = getattr(env.unwrapped, "termination_function", None)
         if self.termination is not None and not callable(self.termination):
             raise TaskError(
-                f"{self.name}: termination_function is {_short(self.termination)}: make it a function of"
+                f"{self.name}: termination_function is {short(self.termination)}: make it a function of"
                 " (observations, actions, next_observations), or remove it"
             )
         limit = env.spec.max_episode_steps if env.spec is not None else None
@@ -200,7 +200,7 @@ class Environment:
         except Exception as error:
             self._fail(f"reset raised {_reason(error)}", error)
         if not isinstance(answer, tuple) or len(answer) != 2:
-            self._fail(f"reset returned {_short(answer)}: return (observation, info)")
+            self._fail(f"reset returned {short(answer)}: return (observation, info)")
         return self._observation(answer[0])
 
     def step(self, action: ArrayLike) -> Step:
@@ -212,10 +212,10 @@ class Environment:
         except Exception as error:
             self._fail(f"step raised {_reason(error)}", error)
         if not isinstance(answer, tuple) or len(answer) != 5:
-            self._fail(f"step returned {_short(answer)}: return (observation, reward, terminated, truncated, info)")
+            self._fail(f"step returned {short(answer)}: return (observation, reward, terminated, truncated, info)")
         observation, reward, terminated, truncated, info = answer
         if not isinstance(info, dict):
-            self._fail(f"the info is {_short(info)}: return a dict")
+            self._fail(f"the info is {short(info)}: return a dict")
         ended, cut = self._flag("terminated", terminated), self._flag("truncated", truncated)
         if not (self._has_limit or ended or cut) and self._step >= self.time_limit:
             cut = True
@@ -252,21 +252,21 @@ class Environment:
         parts = list(_parts(space))
         for _, part in parts:
             if not isinstance(part, gym.spaces.Box):
-                raise TaskError(f"{self.name}: observations are {_short(space)}; {supported}")
+                raise TaskError(f"{self.name}: observations are {short(space)}; {supported}")
             if part.dtype == np.uint8 and len(part.shape) >= 2:
                 raise TaskError(f"{self.name}: observations are images, uint8 of shape {part.shape}; {supported}")
             if 0 in part.shape:
                 raise TaskError(f"{self.name}: observations are empty, of shape {part.shape}; {supported}")
         if not parts:
-            raise TaskError(f"{self.name}: observations are empty: {_short(space)}; {supported}")
+            raise TaskError(f"{self.name}: observations are empty: {short(space)}; {supported}")
         return parts
 
     def _check_actions(self, space: Any) -> gym.spaces.Box:
         supported = "supported are Box actions with finite low and high"
         if not isinstance(space, gym.spaces.Box):
-            raise TaskError(f"{self.name}: actions are {_short(space)}; {supported}")
+            raise TaskError(f"{self.name}: actions are {short(space)}; {supported}")
         if not space.is_bounded():
-            raise TaskError(f"{self.name}: actions are {_short(space)}, unbounded; {supported}")
+            raise TaskError(f"{self.name}: actions are {short(space)}, unbounded; {supported}")
         if 0 in space.shape:
             raise TaskError(f"{self.name}: actions are empty, of shape {space.shape}; {supported}")
         return space
@@ -317,7 +317,7 @@ class Environment:
                 observation = observation[key]
         except (KeyError, TypeError, IndexError):
             missing = f"without {'/'.join(keys)!r}, which {self.name}'s space declares"
-            raise ValueError(f"the observation is {_short(observation)}, {missing}") from None
+            raise ValueError(f"the observation is {short(observation)}, {missing}") from None
         return observation
 
     def observation(self, flat: NDArray[np.float32]) -> Any:
@@ -359,7 +359,7 @@ class Environment:
     def _reward(self, value: Any) -> float:
         array = self._numbers("reward", value)
         if array.size != 1:
-            self._fail(f"the reward is {_short(value)}, which is not a number")
+            self._fail(f"the reward is {short(value)}, which is not a number")
         if not np.isfinite(_to_float32(array)).all():
             self._fail(f"the reward is {array.item()}, which is not a finite float32")
         return float(array.item())
@@ -367,16 +367,16 @@ class Environment:
     def _flag(self, name: str, value: Any) -> bool:
         array = self._numbers(f"flag {name}", value)
         if array.size != 1:
-            self._fail(f"the flag {name} is {_short(value)}: return True or False")
+            self._fail(f"the flag {name} is {short(value)}: return True or False")
         return bool(array.item())
 
     def _numbers(self, name: str, value: Any) -> NDArray:
         try:
             array = np.asarray(value)
         except Exception as error:  # ragged lists, and whatever __array__ raises
-            self._fail(f"the {name} is {_short(value)}, which is not a number or an array of numbers", error)
+            self._fail(f"the {name} is {short(value)}, which is not a number or an array of numbers", error)
         if array.dtype.kind not in "biuf":
-            self._fail(f"the {name} is {_short(value)}, which is not a number or an array of numbers")
+            self._fail(f"the {name} is {short(value)}, which is not a number or an array of numbers")
         return array
 
     def _fail(self, what: str, error: Exception | None = None) -> NoReturn:
@@ -431,9 +431,3 @@ def _is_users(file: str) -> bool:
     ours = Path(__file__).parents[1]
     libraries = [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     return not file.startswith("<") and not any(Path(file).is_relative_to(place) for place in (ours, *libraries))
-
-
-def _short(value: Any) -> str:
-    """The value in one line that is not long."""
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 120 else f"{text[:117]}..."

@@ -12,7 +12,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from mnm.training.spec import RunError
@@ -58,8 +58,9 @@ def _acquire(path: Path) -> int:
             raise RunError(f"{path.parent} is being trained by {_owner(said)}: wait for it, or stop it first") from None
         except OSError:
             return file  # a file system without locks: there the lock is nobody's and stops nobody
-        if path.exists() and os.path.samestat(os.fstat(file), path.stat()):
-            return file
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file), path.stat()):
+                return file
         os.close(file)  # its owner has just finished and deleted it
 
 
