@@ -15,7 +15,7 @@ from mnm.messages import EXTRAS, missing_extra
 ROOT = Path(__file__).parents[1]
 PACKAGE = Path(mnm.__file__).parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-DISTRIBUTIONS = {"PIL": "pillow", "pygame": "gymnasium[classic-control]"}
+DISTRIBUTIONS = {"PIL": "pillow", "minari": "minari[hdf5]", "pygame": "gymnasium[classic-control]"}
 """Of modules that are called otherwise, or come with another one."""
 CORE_ONLY = f"""
 import sys

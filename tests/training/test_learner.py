@@ -382,7 +382,7 @@ def test_a_replay_is_no_larger_than_the_run_and_never_larger_than_the_memory():
         *(1024, 1024, 2048, 1_000_000, 1_000_000)
     ]
     assert replay_rows(500, 10_000) == 500
-    with pytest.raises(TaskError, match=r"networks and buffers need 440\d\d GB, and the machine has"):
+    with pytest.raises(TaskError, match=r"networks and buffers need 480\d\d GB, and the machine has"):
         mnm.SAC("Pendulum-v1", hidden=(10**6, 10**6))
 
 

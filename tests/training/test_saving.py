@@ -108,7 +108,7 @@ def changed(path, change):
         (lambda header, arrays: header["config"].update(unknown=1), "sac has no setting 'unknown'"),
         (lambda header, arrays: header["config"].update(termination=1), "no setting 'termination'"),
         (lambda header, arrays: header["config"].update(hidden=[8] * 5_000), "at most 100 numbers"),
-        (lambda header, arrays: header["config"].update(hidden=[10**6, 10**6]), "need 440.. GB, and the machine has"),
+        (lambda header, arrays: header["config"].update(hidden=[10**6, 10**6]), "need 480.. GB, and the machine has"),
         (lambda header, arrays: header["config"].update(hidden=[2_000, 2_000]), "belongs"),
         (lambda header, arrays: header["config"].update(replay_capacity=10**12), "must be below 2,147,483,648"),
         (lambda header, arrays: header["config"].update(learning_rate=10**400), "must be a finite number"),

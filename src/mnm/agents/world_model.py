@@ -128,7 +128,7 @@ class World(eqx.Module):
     reward_head: MLP
     """Normalized s, a -> normalized r."""
     termination_head: MLP
-    """Normalized s, a, s' - s -> logit of the probability that the episode goes on."""
+    """Normalized s, a, s' -> logit of the probability that the episode goes on."""
     dynamics_optimiser: optax.OptState
     reward_optimiser: optax.OptState
     termination_optimiser: optax.OptState
@@ -144,6 +144,17 @@ class World(eqx.Module):
     def next_observations(self, observations: Array, changes: Array) -> Array:
         """s' from s and the normalized change."""
         return observations + self.statistics.changes.restore(changes)
+
+    def continue_logits(
+        self, termination_head: MLP, observations: Array, actions: Array, next_observations: Array
+    ) -> Float[Array, " batch"]:
+        """Of the probability that the episode goes on.
+
+        The head sees s', not s' - s as the others: most often an episode ends where a coordinate of s' crosses a
+        bound, and few ends must do to learn it.
+        """
+        after = self.statistics.observations.normalize(next_observations)
+        return termination_head(jnp.concatenate([self.inputs(observations, actions), after], axis=-1))[..., 0]
 
     def step(
         self,
@@ -173,8 +184,8 @@ class World(eqx.Module):
             self.next_observations(observations, changes), RANGE_MARGIN
         )
         if termination is None:
-            learned = jax.nn.sigmoid(self.termination_head(jnp.concatenate([inputs, changes], axis=-1))[..., 0])
-            continues = jnp.where(self.statistics.ends > 0, learned, 1.0)
+            logits = self.continue_logits(self.termination_head, observations, actions, next_observations)
+            continues = jnp.where(self.statistics.ends > 0, jax.nn.sigmoid(logits), 1.0)
         else:
             continues = 1.0 - termination(observations, actions, next_observations).astype(jnp.float32)
         rewards = self.statistics.rewards.restore(self.reward_head(inputs))[..., 0]
@@ -356,11 +367,9 @@ def update_heads(config: ModelConfig, world: World, batch: Transitions) -> tuple
     if config.termination is not None:
         return world, metrics
 
-    changes = world.changes(batch.observations, batch.next_observations)
-    transitions = jnp.concatenate([inputs, changes], axis=-1)
-
     def continues_objective(network: MLP) -> Float[Array, ""]:
-        return optax.sigmoid_binary_cross_entropy(network(transitions)[:, 0], batch.continues).mean()
+        logits = world.continue_logits(network, batch.observations, batch.actions, batch.next_observations)
+        return optax.sigmoid_binary_cross_entropy(logits, batch.continues).mean()
 
     def learn(network: MLP, optimiser: optax.OptState) -> tuple[MLP, optax.OptState, Array]:
         value, gradient = jax.value_and_grad(continues_objective)(network)
