@@ -24,10 +24,9 @@ from mnm.commands.reproduce import Reproduce, reproduce
 from mnm.commands.resume import Resume, resume
 from mnm.commands.solve import Solve, solve
 from mnm.commands.sweep import shield_overrides, sweep
-from mnm.messages import UserError, fail, missing_extra, nearest, short, show_tracebacks
+from mnm.messages import FAILED, UserError, fail, missing_extra, nearest, short, show_tracebacks
 from mnm.sweeps.request import Sweep
 
-FAILED = 1
 TRACEBACK = "--traceback"
 
 

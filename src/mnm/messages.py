@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-BAD_INPUT = 2
-"""The exit code."""
+FAILED, BAD_INPUT = 1, 2
+"""The exit codes."""
 WIDTH = 160
 """Of tables that do not go to a terminal."""
 _tracebacks = False

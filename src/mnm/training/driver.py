@@ -15,7 +15,7 @@ from typing import Any
 from mnm.agents import find_algorithm
 from mnm.agents.base import ConfigError
 from mnm.envs.adapter import TaskError
-from mnm.messages import fail, short
+from mnm.messages import FAILED, fail, short
 from mnm.schema import Count, refused
 from mnm.training.checkpoints import (
     CheckpointError,
@@ -33,8 +33,6 @@ from mnm.training.runs import AGENT, CONFIG, Run, read_run, write_config
 from mnm.training.saving import config_from_json, load
 from mnm.training.spec import RunError, RunSpec
 from mnm.trust import check_trusted
-
-FAILED = 1
 
 
 def resume_run(folder: Path, *, trusted: bool = False, steps: int | None = None) -> int:
