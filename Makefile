@@ -8,9 +8,10 @@ DOCS_INSTALLED := $(VENV)/.installed-docs
 RIVALS := .venv-bench
 RIVALS_INSTALLED := $(RIVALS)/.installed
 SOURCES := src tests bench examples docs/hooks.py
+WHEEL := .venv-wheel
 TESTS := -m pytest -n auto --dist loadgroup --no-loadscope-reorder
 
-.PHONY: install run test test-fast test-long lint types bench docs clean
+.PHONY: install run test test-fast test-long test-wheel lint types bench docs clean
 
 install: $(INSTALLED)
 
@@ -58,6 +59,14 @@ test-fast: $(INSTALLED)
 test-long: $(INSTALLED)
 	$(BIN)/python $(TESTS) -m long
 
+# The wheel as pip alone installs it, without constraints.txt: newer versions must not change the tasks' physics.
+test-wheel:
+	rm -rf $(WHEEL)
+	$(PYTHON) -m venv $(WHEEL)
+	$(WHEEL)/bin/python -m pip wheel --quiet --no-deps --wheel-dir $(WHEEL)/dist .
+	$(WHEEL)/bin/python -m pip install --quiet "$$(echo $(WHEEL)/dist/*.whl)[mujoco]" beartype hypothesis pytest
+	$(WHEEL)/bin/python -m pytest tests/envs/test_dclaw.py
+
 lint: $(INSTALLED)
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
@@ -77,4 +86,4 @@ docs: $(DOCS_INSTALLED)
 	$(BIN)/mkdocs build --strict
 
 clean:
-	rm -rf .jax_cache $(VENV) $(RIVALS) site build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .jax_cache $(VENV) $(RIVALS) $(WHEEL) site build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
