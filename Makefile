@@ -64,7 +64,7 @@ test-wheel:
 	rm -rf $(WHEEL)
 	$(PYTHON) -m venv $(WHEEL)
 	$(WHEEL)/bin/python -m pip wheel --quiet --no-deps --wheel-dir $(WHEEL)/dist .
-	$(WHEEL)/bin/python -m pip install --quiet "$$(echo $(WHEEL)/dist/*.whl)[mujoco]" beartype hypothesis pytest
+	$(WHEEL)/bin/python -m pip install --quiet "$$(echo $(WHEEL)/dist/*.whl)[mujoco]" beartype hypothesis "pytest<9.2" pytest-xdist
 	$(WHEEL)/bin/python -m pytest tests/envs/test_dclaw.py
 
 lint: $(INSTALLED)

@@ -36,7 +36,7 @@ def test_the_smaller_scales_are_the_same_on_every_task(scale):
 
 def test_every_agent_makes_as_many_updates_at_the_cpu_scale():
     presets = [algorithm.presets["cpu"] for algorithm in ALGORITHMS.values()]
-    assert {(preset.updates_per_step, preset.critic_updates) for preset in presets} == {(1, 20)}
+    assert {(preset.updates_per_step, preset.critic_updates) for preset in presets} == {(2, 5)}
 
 
 @pytest.mark.parametrize(

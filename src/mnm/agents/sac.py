@@ -22,7 +22,7 @@ from mnm.replay import Replay, Transitions
 PRESETS = {
     "paper": ActorCriticConfig(**PAPER),
     "cpu": ActorCriticConfig(
-        hidden=(128, 128), batch_size=128, learning_starts=1_000, updates_per_step=1, critic_updates=20
+        hidden=(128, 128), batch_size=128, learning_starts=1_000, updates_per_step=2, critic_updates=5
     ),
     "quick": ActorCriticConfig(hidden=(64, 64), batch_size=128, learning_starts=200, updates_per_step=2),
 }

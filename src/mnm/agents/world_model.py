@@ -82,8 +82,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "model_target_rate": 0.005,
         "learning_starts": 1_000,
         "warmup_updates": 3_000,
-        "updates_per_step": 1,
-        "critic_updates": 20,
+        "updates_per_step": 2,
+        "critic_updates": 5,
     },
     "quick": {
         "hidden": (64, 64),
