@@ -153,6 +153,10 @@ def parsed(agent: str, flags: tuple[str, ...], command: Sweep, env: str) -> Vari
     except SystemExit:  # the parser has explained what it refuses
         raise RunError(f"--overrides {quoted(flags)}: mnm train {agent} does not take it") from None
     check(read)
+    if read.dataset is not None:
+        raise RunError(
+            f"--overrides {quoted(flags)}: a sweep's runs take real steps; mnm train --dataset learns from data"
+        )
     return Variant(agent, flags, read)
 
 
