@@ -89,9 +89,8 @@ def data_diagnostics(
     if not held_out:
         return metrics
     world, classifier = cast(ClassifierState, state).world, cast(ClassifierState, state).classifier
-    metrics |= model_errors(world, rows, None, keys[0]) | classifier_diagnostics(
-        config, world, classifier, rows, keys[1]
-    )
+    metrics |= model_errors(world, rows, None, keys[0])
+    metrics |= classifier_diagnostics(config, world, classifier, rows, keys[1])
     for key, (name, actions) in zip(keys[2:], places.items(), strict=True):
         ratios = model_ratios(config, world, classifier, rows.observations, actions, config.ratio_samples, key)
         metrics[f"log_ratio_{name}"] = ratios.mean()

@@ -141,6 +141,8 @@ def parsed(agent: str, flags: tuple[str, ...], command: Sweep, env: str) -> Vari
     for name in OURS:
         if name in settings(flags):
             raise RunError(f"--overrides {quoted(flags)} sets --{name}, which the sweep sets itself")
+    if "dataset" in settings(flags):
+        raise RunError(f"--overrides {quoted(flags)}: a sweep's runs take real steps; from data, mnm train learns")
     own = {name: getattr(command, name) for name in ("steps", "scale", "evaluate_every", "evaluation_episodes", "runs")}
     arguments = []
     for name, value in own.items():
@@ -153,10 +155,6 @@ def parsed(agent: str, flags: tuple[str, ...], command: Sweep, env: str) -> Vari
     except SystemExit:  # the parser has explained what it refuses
         raise RunError(f"--overrides {quoted(flags)}: mnm train {agent} does not take it") from None
     check(read)
-    if read.dataset is not None:
-        raise RunError(
-            f"--overrides {quoted(flags)}: a sweep's runs take real steps; mnm train --dataset learns from data"
-        )
     return Variant(agent, flags, read)
 
 

@@ -157,8 +157,9 @@ def _check_block(name: str, arrays: Arrays, start: int, environment: Environment
     for column, size in sizes.items():
         array = arrays[column]
         if array.size != rows * size or len(array) != rows:
-            whose = "" if size == 1 else f", but {environment.name} has {size}"
-            raise DatasetError(f"{name}: {column} has the shape {array.shape} for {rows} rewards{whose}")
+            raise DatasetError(
+                f"{name}: {column} has the shape {array.shape}, but a row of {environment.name} has {size} of them"
+            )
         with np.errstate(over="ignore"):
             wrong = ~np.isfinite(array.astype(np.float32)).reshape(rows, -1).all(axis=1)
         if wrong.any():
