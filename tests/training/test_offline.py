@@ -90,7 +90,8 @@ def go(learner, until, pauses=None):
 
 
 def test_an_agent_learns_and_predicts_without_a_step_and_is_saved_with_its_data(tmp_path):
-    agent = mnm.SAC.from_dataset(walk(tmp_path / "walk.npz"), Unplayable, scale="quick", **TINY, discount=0.5)
+    settings = TINY | {"discount": 0.5, "replay_capacity": 1024}
+    agent = mnm.SAC.from_dataset(walk(tmp_path / "walk.npz"), Unplayable, scale="quick", **settings)
     assert int(agent.replay.size) == 600
     assert float(agent.state.actor_critic.observations.count) == 600
     rows = go(agent.learn(0), 2 * CHUNK)
