@@ -135,8 +135,8 @@ def table(rows: list[dict[str, Any]]) -> str:
             said += f" {values.mean():8.0f} {obtained.mean():8.0f} {(values - obtained).mean():8.0f}"
         lines.append(said)
     for data in dict.fromkeys(row["data"] for row in rows):
-        own = {row["seed"]: row["data_return"] for row in rows if row["data"] == data}
-        lines.append(f"{data:8} {'the data themselves':30} {np.mean(list(own.values())):8.0f}")
+        themselves = {row["seed"]: row["data_return"] for row in rows if row["data"] == data}
+        lines.append(f"{data:8} {'the data themselves':30} {np.mean(list(themselves.values())):8.0f}")
     return "\n".join(lines)
 
 

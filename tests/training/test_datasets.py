@@ -119,7 +119,7 @@ def with_entry(name, place, value):
         (changed(actions=np.zeros((ROWS - 1, 1))), f"different numbers of rows: {ROWS} of observations, {ROWS - 1} of"),
         (
             changed(actions=np.zeros((ROWS, 2))),
-            f"actions has the shape ({ROWS}, 2) for {ROWS} rewards, but",
+            f"actions has the shape ({ROWS}, 2), but a row of Recorded has 1 of them",
         ),
         (changed(next_observations=np.zeros((ROWS, 4))), f"next_observations has the shape ({ROWS}, 4)"),
         (changed(**with_entry("observations", (7, 1), np.nan)), "row 7 of observations is not of finite float32"),

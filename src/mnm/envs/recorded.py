@@ -31,7 +31,8 @@ class Recorded(gym.Env):
 
 def recorded(observation_dim: int, action_low: ArrayLike, action_high: ArrayLike) -> Recorded:
     """The same with flat observations, and actions between these bounds; ValueError if they are none."""
-    low, high = (np.asarray(bound, np.float32).reshape(-1) for bound in (action_low, action_high))
+    with np.errstate(over="ignore"):  # what float32 does not hold is not finite, which is refused below
+        low, high = (np.asarray(bound).astype(np.float32).reshape(-1) for bound in (action_low, action_high))
     if not 0 < observation_dim <= WIDEST:
         raise ValueError(f"observations of {observation_dim} numbers")
     if low.shape != high.shape or not np.isfinite([low, high]).all() or not (low <= high).all():
