@@ -35,7 +35,9 @@ def recorded(observation_dim: int, action_low: ArrayLike, action_high: ArrayLike
         low, high = (np.asarray(bound).astype(np.float32).reshape(-1) for bound in (action_low, action_high))
     if not 0 < observation_dim <= WIDEST:
         raise ValueError(f"observations of {observation_dim} numbers")
-    if low.shape != high.shape or not np.isfinite([low, high]).all() or not (low <= high).all():
+    if low.shape != high.shape or low.size > WIDEST:
+        raise ValueError(f"bounds of actions of {low.size} and {high.size} numbers")
+    if not np.isfinite([low, high]).all() or not (low <= high).all():
         raise ValueError(f"actions between {short(low.tolist())} and {short(high.tolist())}")
     observations = gym.spaces.Box(-np.inf, np.inf, (observation_dim,), np.float32)
     return Recorded(observations, gym.spaces.Box(low, high, low.shape, np.float32))
