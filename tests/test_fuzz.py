@@ -11,6 +11,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 
+import h5py
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -24,9 +25,11 @@ import mnm.training.driver
 from mnm.agents import ALGORITHMS
 from mnm.cli import COMMANDS, run
 from mnm.commands.train import train
+from mnm.envs.adapter import make
 from mnm.messages import UserError
 from mnm.tabular.files import read_task
 from mnm.training.checkpoints import restore_checkpoints, save_checkpoint
+from mnm.training.datasets import checked, open_dataset
 from mnm.training.learner import Learner, agent_shapes
 from mnm.training.options import SCALES, command_of
 from mnm.training.saving import config_as_json
@@ -37,7 +40,7 @@ Pendulum-v1 sac mnm_approx --env --steps --seed --seeds --scale quick cpu --name
 --baseline --at --metric --out --episodes --overrides --agents --envs --help -1 0 3 1e9 nan inf --batch-size
 --hidden --discount --reward-offset -- ../x /proc/1 gym:FrozenLake-v1 gym: mnm/ThreeStates-v0 --list --dry-run
 --jobs --checkpoint-minutes 9223372036854775808 -9223372036854775809 /dev/full /dev/null NAME_TOO_LONG /dev/full/x
---episodes --overwrite --results
+--episodes --overwrite --results --dataset --updates --evaluate --noise --minari x.npz x.h5 some/data-v0
 """.replace("NAME_TOO_LONG", 300 * "x").split()
 WORD = st.one_of(st.sampled_from(WORDS), st.text(max_size=8).filter(lambda text: "\0" not in text))
 LINE = st.tuples(st.sampled_from(list(COMMANDS)), st.lists(WORD, max_size=6)).map(lambda parts: [parts[0], *parts[1]])
@@ -61,8 +64,11 @@ def somewhere(tmp_path, monkeypatch):
 class Begun:
     """A learner that never learns."""
 
-    def __init__(self, algorithm, config, task, seeds, longest):
-        self.config, self.steps = config, 0
+    def __init__(self, algorithm, config, task, seeds, longest=None, dataset=None):
+        self.config, self.steps, self.digest = config, 0, "0"
+
+    def close(self):
+        pass
 
 
 def code_of(arguments):
@@ -221,6 +227,17 @@ def good(tmp_path_factory):
     (folder / "evaluations.csv").write_text("step,episode,return\n50,0,-3.5\n100,0,-2.5\n")
     (folder / "verdicts.csv").write_text("figure,claim,paper,measured,holds\nthree_states,a claim,1,1.0,yes\n")
     (folder / "three_states.csv").write_text("method,value\nmnm,1.5\nvmbpo,2.5\n")
+    data = {"observations": np.ones((4, 3)), "actions": np.zeros((4, 1)), "rewards": np.ones(4)}
+    data |= {
+        "next_observations": np.ones((4, 3)),
+        "terminations": np.zeros(4),
+        "action_low": [-2.0],
+        "action_high": [2.0],
+    }
+    np.savez(folder / "dataset.npz", **data)
+    with h5py.File(folder / "dataset.h5", "w") as file:
+        for name, array in data.items():
+            file[name] = array
     mdp = {"probs": np.full((2, 2, 2), 0.5), "rewards": np.ones((2, 2)), "discount": np.array(0.9)}
     np.savez(folder / "mdp.npz", **mdp)
     np.savez_compressed(folder / "packed.npz", **mdp)
@@ -265,6 +282,11 @@ def command_line(arguments):
     return code
 
 
+def read_dataset(_, changed):
+    dataset = open_dataset(str(changed))
+    checked(dataset, make(dataset.task(None)))
+
+
 def read_checkpoint(place, changed, learner):
     target = place / "checkpoints" / "000000003-000000000.npz"
     target.parent.mkdir(exist_ok=True)
@@ -276,6 +298,8 @@ FILES = {
     "agent.npz": mutated_npz,
     "model.npz": mutated_npz,
     "checkpoint.npz": mutated_npz,
+    "dataset.npz": mutated_npz,
+    "dataset.h5": mutated_bytes,
     "mdp.npz": mutated_npz,
     "packed.npz": mutated_npz,
     "config.json": lambda content, rng: written_json(mutated_json(json.loads(content), rng), rng),
@@ -294,6 +318,8 @@ def reader(name, learner):
         return lambda _, file: mnm.load(file).close()
     if name == "checkpoint.npz":
         return lambda place, file: read_checkpoint(place, file, learner)
+    if name in ("dataset.npz", "dataset.h5"):
+        return read_dataset
     if name in ("config.json", "metrics.csv", "evaluations.csv"):
         return read_run_folder
     return read_results if name in ("verdicts.csv", "three_states.csv") else lambda _, file: read_task(str(file))

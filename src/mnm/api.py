@@ -28,6 +28,7 @@ from mnm.learned_model import Bound, LearnedModel
 from mnm.messages import UserError, nearest
 from mnm.replay import Replay
 from mnm.training import saving
+from mnm.training.datasets import open_dataset
 from mnm.training.learner import Learner, Progress, Row
 from mnm.training.progress import ProgressDisplay, watched
 from mnm.training.spec import RENAMED, with_new_names
@@ -55,6 +56,22 @@ class Agent(Learner):
     def __init__(self, env: Task, *, seed: int = 0, scale: str = "cpu", **settings: Any) -> None:
         super().__init__(self.algorithm, configured(self.algorithm, scale, env, settings), env, (seed,))
 
+    @classmethod
+    def from_dataset(
+        cls, dataset: str | Path, env: Task | None = None, *, seed: int = 0, scale: str = "cpu", **settings: Any
+    ) -> Self:
+        """An agent that learns from data, without a real step; then `learn` takes updates: docs/offline.md.
+
+        dataset: a run's folder, a .npz, a .h5, or a Minari data set by its name.
+        env: the task, where the data do not name it; also what `evaluate` plays in.
+        """
+        data = open_dataset(str(dataset), download=True)
+        task = data.task(env) if env is None or isinstance(env, str) else env
+        agent = cls.__new__(cls)
+        config = configured(cls.algorithm, scale, task, settings, offline=True)
+        Learner.__init__(agent, cls.algorithm, config, task, (seed,), dataset=data)
+        return agent
+
     def __init_subclass__(cls) -> None:
         """Let help() and editors show every setting with its type, its value and what it means."""
         if not hasattr(cls, "algorithm"):
@@ -67,7 +84,8 @@ class Agent(Learner):
     def __repr__(self) -> str:
         scale, changed = self._nearest_preset()
         what = [f"seed {self.seeds[0]}", f"scale {scale}", *(f"{name}={value!r}" for name, value in changed.items())]
-        return f"<{type(self).__name__} on {self.task_name}, {', '.join(what)}: {self.steps} steps>"
+        done = f"{self.steps} {'updates from data' if self.offline else 'steps'}"
+        return f"<{type(self).__name__} on {self.task_name}, {', '.join(what)}: {done}>"
 
     def _nearest_preset(self) -> tuple[str, dict[str, Any]]:
         """The scale that the settings are nearest to, and those that differ from it."""
@@ -75,7 +93,7 @@ class Agent(Learner):
         names = [field.name for field in fields(self.config) if field.name != "termination"]  # the task's own
         changed = {}
         for scale in sorted(self.algorithm.presets, key=lambda scale: scale != "cpu"):
-            config = preset(self.algorithm, scale, task)
+            config = preset(self.algorithm, scale, task, offline=self.offline)
             own = {name: getattr(self.config, name) for name in names}
             changed[scale] = {name: value for name, value in own.items() if value != getattr(config, name)}
         return min(changed.items(), key=lambda item: len(item[1]))
@@ -90,6 +108,7 @@ class Agent(Learner):
         log_every: int | None = None,
         evaluate_every: int = 1_000,
         evaluation_episodes: int = 5,
+        evaluate: bool = False,
         on_eval: Callable[[int, int, Row], None] | None = None,
         on_progress: Callable[[Progress], None] | None = None,
         on_step: Callable[[], None] | None = None,
@@ -101,6 +120,9 @@ class Agent(Learner):
         progress_bar: whether a bar is shown; None: in a terminal or a notebook, unless on_eval or on_progress is given.
         verbose: whether every evaluation prints a line; None: where there is a bar.
         log_every: real steps between two lines about the training, with the last episode's return; None: none.
+        evaluate: of an agent that learns from data, whether its policy is played too; others always are.
+
+        An agent from `from_dataset` makes `steps` more updates instead, and no real step.
 
         on_eval(seed, step, row), on_progress(progress), on_step(), should_stop(): the loop's own hooks, see `Learner`.
         """
@@ -144,6 +166,7 @@ class Agent(Learner):
                     steps,
                     evaluate_every=evaluate_every,
                     evaluation_episodes=evaluation_episodes,
+                    evaluate=evaluate,
                     on_eval=after_eval,
                     on_progress=after_progress,
                     on_step=after_step,
@@ -183,8 +206,11 @@ class Agent(Learner):
         return learned_model.bound(self, episodes)
 
     def get_env(self) -> gym.Env:
-        """The environment that the agent is trained in. Who steps it disturbs the episode that goes on there."""
-        return self._environments[0].env
+        """The environment that the agent is trained in. Who steps it disturbs the episode that goes on there.
+
+        Of an agent that learns from data, the one that it is evaluated in.
+        """
+        return (*self._environments, self._evaluation)[0].env
 
     def set_env(self, env: Task) -> None:
         """Go on in another environment with the same spaces, from a new episode on; the replay is kept.
@@ -204,7 +230,7 @@ class Agent(Learner):
         settings: Any = self.config
         if self.algorithm.has_model and settings.termination is self._evaluation.termination:
             self.config = replace(settings, termination=evaluation.termination)
-        self._environments, self._evaluation = [training], evaluation
+        self._environments, self._evaluation = [] if self.offline else [training], evaluation
         self.task, self.task_name = env, evaluation.name
         self._observations = self._actions = None  # `learn` begins an episode
 
@@ -288,17 +314,24 @@ def load(
 
 
 def _with_config(
-    algorithm: Algorithm, config: AgentConfig, env: Task, seeds: tuple[int, ...], start: tuple[State, Replay]
+    algorithm: Algorithm,
+    config: AgentConfig,
+    env: Task,
+    seeds: tuple[int, ...],
+    start: tuple[State, Replay],
+    offline: bool,
 ) -> Agent:
     kind = agent_class(algorithm)
     agent = kind.__new__(kind)
-    Learner.__init__(agent, algorithm, config, env, seeds, start=start)
+    Learner.__init__(agent, algorithm, config, env, seeds, start=start, offline=offline)
     return agent
 
 
-def configured(algorithm: Algorithm, scale: str, env: Task, settings: dict[str, Any]) -> AgentConfig:
+def configured(
+    algorithm: Algorithm, scale: str, env: Task, settings: dict[str, Any], *, offline: bool = False
+) -> AgentConfig:
     """The algorithm's preset with some settings changed; unknown names are refused with the nearest known one."""
-    config = preset(algorithm, scale, env if isinstance(env, str) else "")
+    config = preset(algorithm, scale, env if isinstance(env, str) else "", offline=offline)
     known = [field.name for field in fields(config)]
     for name in RENAMED.keys() & settings.keys():
         warnings.warn(f"{name} is now called {RENAMED[name]}", DeprecationWarning, stacklevel=3)

@@ -86,6 +86,13 @@ def as_callback(callbacks: Callbacks) -> CallbackList:
     return CallbackList(made)
 
 
+def _return_to_choose_by(agent: Learner, row: Row) -> float:
+    """The evaluation's mean return. What is learned from data alone is chosen by none: it would no longer be that."""
+    if agent.offline:
+        raise UserError("the callback chooses by real returns, and the agent learns from data alone: leave it out")
+    return row["return"]
+
+
 class StopTrainingOnRewardThreshold(BaseCallback):
     """Ends the training when the evaluation's mean return reaches a threshold."""
 
@@ -94,7 +101,7 @@ class StopTrainingOnRewardThreshold(BaseCallback):
 
     def on_eval(self, agent: Learner, row: Row) -> bool:
         """Go on while the return is below the threshold."""
-        return not row["return"] >= self.reward_threshold
+        return not _return_to_choose_by(agent, row) >= self.reward_threshold
 
 
 class EvalCallback(BaseCallback):
@@ -118,9 +125,10 @@ class EvalCallback(BaseCallback):
 
     def on_eval(self, agent: Learner, row: Row) -> bool | None:
         """Save the agent if it has never been better."""
-        if not row["return"] > self.best_mean_reward:
+        mean_return = _return_to_choose_by(agent, row)
+        if not mean_return > self.best_mean_reward:
             return None
-        self.best_mean_reward, self.best_step = row["return"], agent.steps
+        self.best_mean_reward, self.best_step = mean_return, agent.steps
         if self.path is not None:
             agent.save(self.path)
         return None if self.callback_on_new_best is None else self.callback_on_new_best.on_eval(agent, row)

@@ -14,6 +14,7 @@ import tyro
 
 import mnm
 from mnm.commands.cache import FLAG, use_compilation_cache
+from mnm.commands.collect import Collect, collect
 from mnm.commands.compare import Compare, compare
 from mnm.commands.envs import Envs, envs
 from mnm.commands.evaluate import Evaluate, evaluate
@@ -34,6 +35,7 @@ TRACEBACK = "--traceback"
 class Train:
     """Train an agent on a Gymnasium task: mnm train AGENT --env ID. See mnm train --help, mnm train AGENT --help.
 
+    From data alone: mnm train AGENT --dataset D --updates N
     Example: mnm train mnm_approx --env Pendulum-v1 --steps 4000
     """
 
@@ -44,6 +46,7 @@ COMMANDS: dict[str, Any] = {
     "evaluate": Evaluate,
     "render": Render,
     "export": Export,
+    "collect": Collect,
     "sweep": Sweep,
     "compare": Compare,
     "report": Report,
@@ -134,6 +137,8 @@ def dispatch(arguments: list[str]) -> int:
             return render(command)
         case Export():
             return export(command)
+        case Collect():
+            return collect(command)
         case Sweep():
             return sweep(command)
         case Compare():

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from mnm.agents.actor_critic import ActorCritic
 from mnm.agents.algorithm import Algorithm, ClassifierState, ModelState, State
-from mnm.agents.classifier import Classifier, log_ratios, ratio_terms
+from mnm.agents.classifier import Classifier, log_ratios, model_ratios, ratio_terms
 from mnm.agents.world_model import World
 from mnm.losses.classifier import classifier_accuracy
 from mnm.losses.reward import absorbing_log_value, mnm_reward
-from mnm.replay import Transitions
+from mnm.replay import Replay, Transitions
 
 ROWS = 1024
 """Held-out transitions that are looked at; fewer are repeated, so that every call has the same shapes."""
@@ -64,6 +64,37 @@ def diagnose(
     if classifier is not None:
         metrics |= _floats(classifier_diagnostics(config, state.world, classifier, rows, key))
     return metrics | model_returns(algorithm, config, state, episodes, time_limit, key)
+
+
+def diagnose_on_data(algorithm: Algorithm, config: Any, state: State, replay: Replay, seed: int) -> dict[str, float]:
+    """What data alone tell of an agent: Q and log p/q where they are, against where its policy goes from there."""
+    return _floats(data_diagnostics(algorithm, config, state, replay, jax.random.key(seed)))
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def data_diagnostics(
+    algorithm: Algorithm, config: Any, state: State, replay: Replay, key: PRNGKeyArray
+) -> dict[str, Array]:
+    """The same as arrays. With `calibrate` the rows are those that neither model nor classifier has learned from."""
+    batch_key, policy_key, *keys = jax.random.split(key, 6)
+    held_out = algorithm.has_classifier and config.calibrate
+    rows = (replay.sample_held_out if held_out else replay.sample)(batch_key, ROWS)
+    actor_critic = state.actor_critic
+    actions, _ = actor_critic.averaged_actor.sample(rows.observations, policy_key)
+    places = {"data": rows.actions, "policy": actions}
+    metrics = {
+        f"q_{name}": actor_critic.q_values(actor_critic.critics, rows.observations, actions).min(axis=0).mean()
+        for name, actions in places.items()
+    }
+    if not held_out:
+        return metrics
+    world, classifier = cast(ClassifierState, state).world, cast(ClassifierState, state).classifier
+    metrics |= model_errors(world, rows, None, keys[0])
+    metrics |= classifier_diagnostics(config, world, classifier, rows, keys[1])
+    for key, (name, actions) in zip(keys[2:], places.items(), strict=True):
+        ratios = model_ratios(config, world, classifier, rows.observations, actions, config.ratio_samples, key)
+        metrics[f"log_ratio_{name}"] = ratios.mean()
+    return metrics
 
 
 def model_returns(

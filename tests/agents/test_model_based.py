@@ -669,7 +669,7 @@ def test_with_calibration_players_learn_from_training_rows_alone():
 @partial(jax.jit, static_argnums=0)
 def after_a_while(config, world, classifier, replay):
     def step(classifier, key):
-        return calibrated(config, world, classifier, replay, key), None
+        return calibrated(config, world, None, classifier, replay, key), None  # no negative is at a policy's action
 
     return jax.lax.scan(step, classifier, jax.random.split(jax.random.key(0), 1000))[0]
 

@@ -16,6 +16,7 @@ from mnm.losses.classifier import (
     classifier_loss,
     expected_log_ratio,
     log_ratio,
+    pessimistic_log_ratio,
 )
 from mnm.networks import MLP
 from mnm.tabular import random_mdp, random_model
@@ -228,3 +229,10 @@ def test_on_a_gaussian_pair_the_trained_logit_approaches_log_p_over_q():
     points = jax.random.normal(jax.random.key(3), (1000, 1))
     errors = np.abs(network(points)[:, 0] - (0.125 - 0.5 * points[:, 0]))
     assert errors.mean() < 0.15
+
+
+def test_the_pessimistic_ratio_keeps_what_is_said_of_the_pair_alone():
+    """Three pairs: all samples are doubted alike, two samples cancel, none is doubted."""
+    log_ratios = jnp.array([[-2.0, 1.0, 0.5], [-2.0, -1.0, 1.5]])
+    np.testing.assert_allclose(pessimistic_log_ratio(log_ratios), [-2.0, 0.0, 0.0])
+    np.testing.assert_allclose(expected_log_ratio(log_ratios)[0], -1.8, atol=1e-6)  # it forgives 0.2 of such doubt

@@ -34,8 +34,8 @@ def test_the_arrays_are_the_last_transitions_in_their_order_and_the_task_s_units
     assert run(["export", str(folder), "--out", str(tmp_path / "out" / "replay.npz")]) == 0
     with np.load(tmp_path / "out" / "replay.npz") as file:
         arrays = dict(file)
-    names = ["observations", "actions", "rewards", "next_observations", "terminations"]
-    shapes = [(20, 3), (20, 1), (20,), (20, 3), (20,)]
+    names = ["observations", "actions", "rewards", "next_observations", "terminations", "action_low", "action_high"]
+    shapes = [(20, 3), (20, 1), (20,), (20, 3), (20,), (1,), (1,)]
     assert [(name, arrays[name].shape) for name in arrays] == list(zip(names, shapes, strict=True))
     last = np.asarray(learner.replay.storage.actions)[int(learner.replay.position) - 1]
     np.testing.assert_allclose(arrays["actions"][-1], 2 * last, rtol=1e-6)  # Pendulum's torque is in [-2, 2]
@@ -69,8 +69,8 @@ def test_a_minari_data_set_has_the_same_episodes(learner, folder, tmp_path, monk
     ("options", "message"),
     [
         ([], "name a file"),
-        (["--out", "a.csv"], "written to a .npz"),
-        (["--minari", "pendulum/sac-v0"], "pip install 'mnm-rl[minari]'"),
+        (["--out", "a.csv"], "written to a .npz or a .h5"),
+        (["--minari", "pendulum/sac-v0"], "pip install 'mnm-rl[offline]'"),
         (["--out", "/dev/full/a.npz"], "File exists"),
     ],
 )

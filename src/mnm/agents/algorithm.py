@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 from jaxtyping import Array, PRNGKeyArray
@@ -78,6 +78,8 @@ class Algorithm(Generic[Config, AgentState]):
     """Whether Q is a bound on the logarithm of the return: then the rewards, with its `reward_offset`, must be > 0."""
     ends_need_offset: bool = False
     """Whether the end of an episode, which pays the reward offset for ever, must pay more than 0."""
+    offline: Mapping[str, Any] = field(default_factory=dict)
+    """Settings that differ from the presets when the agent learns from a data set alone."""
 
     @property
     def short_name(self) -> str:

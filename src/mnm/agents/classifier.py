@@ -8,6 +8,7 @@ log(s/(1-s)), and V has none, so that a model may leave the real transitions alt
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,7 +19,7 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from mnm.agents import world_model
-from mnm.agents.actor_critic import plain_values
+from mnm.agents.actor_critic import Actor, plain_values
 from mnm.agents.base import Count, CountOrZero, Layers, Metrics, NonNegative, Positive, Share
 from mnm.agents.world_model import (
     AgentState,
@@ -36,6 +37,7 @@ from mnm.losses.classifier import (
     classifier_loss,
     expected_log_ratio,
     log_ratio,
+    pessimistic_log_ratio,
 )
 from mnm.losses.model import adversarial_loss, gaussian_nll, likelihood_loss, value_unit
 from mnm.networks import MLP, GaussianDynamics
@@ -63,6 +65,9 @@ class AdversarialConfig(ModelConfig):
     """Next states of the model over which log p/q given (s, a) is averaged in the reward; 1: at one, as the paper."""
     calibrate: bool = False
     """Whether log p/q is believed only as far as transitions that were held out bear it out."""
+    policy_negatives: Share = 0.0
+    """The weight, among the classifier's negatives, of model transitions at the policy's actions in real states: by
+    them it learns where there are no data. 0: all are at real actions, as in the paper."""
     value_term_start: CountOrZero = 200_000
     """Updates, the warm-up's included, before the value term enters the model's objective."""
 
@@ -91,6 +96,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "quick": world_model.SETTINGS["quick"] | {"classifier_hidden": (64, 64), "value_term_start": 400},
 }
 """What each scale changes."""
+
+OFFLINE: dict[str, Any] = {"policy_negatives": 0.5, "calibrate": True}
+"""What learning from a data set changes: no real step will ever correct a model where there are no data."""
 
 CALIBRATION_RATE = 0.01
 """How fast the trust in the classifier follows what held-out transitions say: over a hundred updates."""
@@ -175,13 +183,25 @@ def ratio_terms(
     return expected_log_ratio(classifier.trust * ratios)
 
 
+def pessimistic_terms(
+    config: AdversarialConfig, world: World, classifier: Classifier, rows: Transitions, key: PRNGKeyArray
+) -> Float[Array, " batch"]:
+    """What the model says of (s, a) beyond what the data know, in nats, as far as it is believed; never above 0."""
+    ratios = model_ratios(config, world, classifier, rows.observations, rows.actions, config.ratio_samples, key)
+    return pessimistic_log_ratio(classifier.trust * ratios)
+
+
 def experience_ratios(
-    config: AdversarialConfig, state: AdversarialState, experience: Transitions, key: PRNGKeyArray
+    config: AdversarialConfig,
+    state: AdversarialState,
+    experience: Transitions,
+    key: PRNGKeyArray,
+    terms_of: Callable[..., Array] = ratio_terms,
 ) -> Float[Array, "batches rows"]:
     """The same of batches of experience, real rows first. A real row is a sample of the model q = p: 0."""
     batches, real = len(experience.rewards), real_rows(config)
     model_rows = jax.tree.map(lambda column: column[:, real:].reshape(-1, *column.shape[2:]), experience)
-    terms = ratio_terms(config, state.world, state.classifier, model_rows, key)
+    terms = terms_of(config, state.world, state.classifier, model_rows, key)
     return jnp.concatenate([jnp.zeros((batches, real)), terms.reshape(batches, -1)], axis=1)
 
 
@@ -192,19 +212,25 @@ def sample_real(config: AdversarialConfig, replay: Replay, key: PRNGKeyArray) ->
 
 
 def calibrated(
-    config: AdversarialConfig, world: World, classifier: Classifier, replay: Replay, key: PRNGKeyArray
+    config: AdversarialConfig, world: World, actor: Actor, classifier: Classifier, replay: Replay, key: PRNGKeyArray
 ) -> Classifier:
     """The classifier with its trust moved towards what held-out transitions bear out.
 
-    They are compared with the model's own at the same (s, a); neither player has learned from them.
+    They are compared with the model's own at the same (s, a), a share of them at the policy's actions if the
+    classifier's negatives are; neither player has learned from them.
     """
     if not config.calibrate:
         return classifier
     batch_key, real_key, model_key = jax.random.split(key, 3)
     held_out = replay.sample_held_out(batch_key, config.batch_size)
     real = bounded_log_ratio(classifier.logits(world, held_out, config.input_noise, real_key), config.smoothing)
-    pairs = held_out.observations, held_out.actions
-    fake = model_ratios(config, world, classifier, *pairs, 1, model_key)[0]
+    actions = held_out.actions
+    if config.policy_negatives > 0:
+        model_key, policy_key = jax.random.split(model_key)
+        count = round(config.policy_negatives * config.batch_size)
+        chosen, _ = actor.sample(held_out.observations[:count], policy_key)
+        actions = jnp.concatenate([chosen, actions[count:]])
+    fake = model_ratios(config, world, classifier, held_out.observations, actions, 1, model_key)[0]
     trust = calibration_step(classifier.trust, real, fake, CALIBRATION_RATE)
     return eqx.tree_at(lambda c: c.trust, classifier, trust)
 
@@ -224,16 +250,22 @@ def update_model_and_classifier(
 
     The model's samples s' serve both players, with the same noise on them. The model sees the classifier's and the
     critics' parameters as constants, the classifier the samples; the critics are the target networks.
+
+    With `policy_negatives` the classifier also sees what the target model makes of the policy's actions in the same
+    states: its ratio is then d(s) b(a|s) p(s'|s,a) over d(s) [(1-w) b(a|s) + w pi(a|s)] q(s'|s,a), b the policy that
+    made the data, and goes to 0 where pi goes and b does not.
     """
     world, network = state.world, state.classifier.network
-    model_key, target_key, noise_key, policy_key = jax.random.split(key, 4)
+    model_key, target_key, noise_key, policy_key, *more_keys = jax.random.split(
+        key, 7 if config.policy_negatives else 4
+    )
     inputs = world.inputs(batch.observations, batch.actions)
     real_changes = world.changes(batch.observations, batch.next_observations)
     noise = config.input_noise * jax.random.normal(
         noise_key, (3, len(inputs), inputs.shape[-1] + batch.observations.shape[-1])
     )
 
-    def logits(network: MLP, changes: Array, noise: Array) -> Array:
+    def logits(network: MLP, changes: Array, noise: Array, inputs: Array = inputs) -> Array:
         return network(jnp.concatenate([inputs, changes], axis=-1) + noise)[:, 0]
 
     def model_objective(dynamics: GaussianDynamics) -> tuple[Array, Array]:
@@ -254,13 +286,22 @@ def update_model_and_classifier(
 
     (model_loss, model_changes), model_gradient = jax.value_and_grad(model_objective, has_aux=True)(world.dynamics)
     target_changes = world.target_dynamics.sample(inputs, target_key)
+    if config.policy_negatives > 0:
+        own_actions, _ = state.actor_critic.actor.sample(batch.observations, more_keys[0])
+        own_inputs = world.inputs(batch.observations, own_actions)
+        own_changes = world.target_dynamics.sample(own_inputs, more_keys[1])
+        own_noise = config.input_noise * jax.random.normal(more_keys[2], noise.shape[1:])
 
     def classifier_objective(network: MLP) -> tuple[Array, Array]:
         model = logits(network, model_changes, noise[0])
         target = logits(network, target_changes, noise[1])
         real = logits(network, real_changes, noise[2])
         fakes = jnp.concatenate([model, target])
-        return classifier_loss(real, fakes, config.smoothing), classifier_accuracy(real, fakes)
+        loss = classifier_loss(real, fakes, config.smoothing)
+        if config.policy_negatives > 0:
+            own = classifier_loss(real, logits(network, own_changes, own_noise, own_inputs), config.smoothing)
+            loss = (1.0 - config.policy_negatives) * loss + config.policy_negatives * own
+        return loss, classifier_accuracy(real, fakes)
 
     (loss, accuracy), gradient = jax.value_and_grad(classifier_objective, has_aux=True)(network)
     rate, decay = config.classifier_learning_rate, config.classifier_weight_decay

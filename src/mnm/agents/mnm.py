@@ -24,6 +24,7 @@ from mnm.agents.actor_critic import td_steps, update_policy
 from mnm.agents.algorithm import Algorithm
 from mnm.agents.base import Metrics, NonNegative
 from mnm.agents.classifier import (
+    OFFLINE,
     SETTINGS,
     AdversarialState,
     PricedConfig,
@@ -93,7 +94,7 @@ def update(
     world, classifier, model_metrics = update_model_and_classifier(
         config, state, batch, delayed(config, update_step), "raw", model_key
     )
-    classifier = calibrated(config, world, classifier, replay, calibration_key)
+    classifier = calibrated(config, world, state.actor_critic.actor, classifier, replay, calibration_key)
     metrics |= policy_metrics | model_metrics | {"trust": classifier.trust}
     return AdversarialState(actor_critic, world, model_buffer, key, classifier), metrics
 
@@ -108,6 +109,7 @@ ALGORITHM = Algorithm(
     warm_up,
     has_model=True,
     has_classifier=True,
+    offline=OFFLINE,
     log_returns=True,
     ends_need_offset=True,
 )

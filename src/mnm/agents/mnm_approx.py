@@ -2,6 +2,9 @@
 
 V is then in units of reward, and V + log p/q would mix units. The value term is V in units of its spread; the paper's
 raw V is a setting, and makes the model explode where returns are large.
+
+From a data set alone (`ratio_weight` above 0), what the classifier says of the model's rows is taken off their rewards:
+a policy that leaves the data pays for it (docs/offline.md).
 """
 
 from __future__ import annotations
@@ -14,18 +17,22 @@ from jaxtyping import Array
 
 from mnm.agents.actor_critic import td_steps, update_policy
 from mnm.agents.algorithm import Algorithm
-from mnm.agents.base import Metrics
+from mnm.agents.base import Metrics, NonNegative
 from mnm.agents.classifier import (
+    OFFLINE,
     SETTINGS,
     AdversarialConfig,
     AdversarialState,
+    calibrated,
     delayed,
+    experience_ratios,
     init,
+    pessimistic_terms,
     sample_real,
     update_model_and_classifier,
     warm_up,
 )
-from mnm.agents.world_model import imagine, observe, sample_experience
+from mnm.agents.world_model import imagine, observe, real_rows, sample_experience
 from mnm.replay import Replay
 
 
@@ -35,6 +42,9 @@ class MnMApproxConfig(AdversarialConfig):
 
     value_term: Literal["relative", "raw"] = "relative"
     """V in units of its standard deviation in the model's objective, or the paper's V."""
+    ratio_weight: NonNegative = 0.0
+    """What a model row's reward loses for each nat by which the classifier doubts it, in units of the rewards' spread,
+    times its trust (`calibrate`). 0: nothing, as in the paper; from a data set 1."""
 
 
 PRESETS = {scale: MnMApproxConfig(**settings) for scale, settings in SETTINGS.items()}
@@ -44,15 +54,20 @@ def update(
     config: MnMApproxConfig, state: AdversarialState, replay: Replay, update_step: Array
 ) -> tuple[AdversarialState, Metrics]:
     """One update of everything: Algorithm 1, whose lines are named."""
-    key, *keys = jax.random.split(state.key, 8)
-    batch_key, imagine_key, critics_key, noise_key, experience_key, policy_key, model_key = keys
+    pessimistic = config.ratio_weight > 0
+    key, *keys = jax.random.split(state.key, 10 if pessimistic else 8)
+    batch_key, imagine_key, critics_key, noise_key, experience_key, policy_key, model_key, *more_keys = keys
     batch = sample_real(config, replay, batch_key)
     # Line 2: sample experience from the learned model.
     rows = imagine(config, state.world, state.actor_critic.actor, batch, imagine_key)
     model_buffer = state.model_buffer.add(rows)
 
-    # Line 3 is left out: the rewards stay as they are.
+    # Line 3 is left out: the rewards stay as they are, but for what the data do not know.
     experience = sample_experience(config, replay, model_buffer, critics_key, config.critic_updates)
+    if pessimistic:
+        ratios = experience_ratios(config, state, experience, more_keys[0], pessimistic_terms)
+        unit = state.world.statistics.rewards.unit[0]
+        experience = experience._replace(rewards=experience.rewards + config.ratio_weight * unit * ratios)
     # Line 4: update Q on it,
     actor_critic, metrics = td_steps(config, state.actor_critic, experience, noise_key)
     # and the policy.
@@ -63,6 +78,10 @@ def update(
         config, state, batch, delayed(config, update_step), config.value_term, model_key
     )
     metrics |= policy_metrics | model_metrics
+    if pessimistic:
+        classifier = calibrated(config, world, state.actor_critic.actor, classifier, replay, more_keys[1])
+        model_rows = ratios[:, real_rows(config) :]
+        metrics |= {"trust": classifier.trust, "doubt": -model_rows.mean()}
     return AdversarialState(actor_critic, world, model_buffer, key, classifier), metrics
 
 
@@ -76,4 +95,5 @@ ALGORITHM = Algorithm(
     warm_up,
     has_model=True,
     has_classifier=True,
+    offline=OFFLINE | {"ratio_weight": 1.0},
 )

@@ -15,6 +15,7 @@ from mnm.agents.actor_critic import ActorCritic, next_values, repeat, update_cri
 from mnm.agents.algorithm import Algorithm
 from mnm.agents.base import Metrics
 from mnm.agents.classifier import (
+    OFFLINE,
     AdversarialState,
     calibrated,
     delayed,
@@ -66,7 +67,7 @@ def update(
     world, classifier, model_metrics = update_model_and_classifier(
         config, state, batch, delayed(config, update_step), "raw", model_key
     )
-    classifier = calibrated(config, world, classifier, replay, calibration_key)
+    classifier = calibrated(config, world, state.actor_critic.actor, classifier, replay, calibration_key)
     metrics |= policy_metrics | model_metrics | {"trust": classifier.trust}
     return AdversarialState(actor_critic, world, model_buffer, key, classifier), metrics
 
@@ -81,5 +82,6 @@ ALGORITHM = Algorithm(
     warm_up,
     has_model=True,
     has_classifier=True,
+    offline=OFFLINE,
     log_returns=True,
 )

@@ -30,11 +30,13 @@ UPDATES_PER_STEP = {
 """The paper's table, "separately tuned for each method and each environment"; v4 stands for its v2."""
 
 
-def preset(algorithm: Algorithm, scale: str, env: str) -> AgentConfig:
-    """The agent's settings at this scale on this task."""
+def preset(algorithm: Algorithm, scale: str, env: str, *, offline: bool = False) -> AgentConfig:
+    """The agent's settings at this scale on this task; `offline`: when it learns from a data set alone."""
     if scale not in algorithm.presets:
         raise ConfigError(f"scale is {scale!r}, but must be one of {', '.join(algorithm.presets)}")
     config: AgentConfig = algorithm.presets[scale]
+    if offline:
+        config = replace(config, **algorithm.offline)
     name = env.rpartition(":")[2]
     names = (name, name.removeprefix("mnm/"))  # mnm/Hopper-v4 is Hopper-v4 that declares when it ends
     if scale != "paper":

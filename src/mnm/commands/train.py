@@ -1,7 +1,8 @@
-"""`mnm train AGENT --env ID`: one run, or several seeds at once, each in a folder of its own."""
+"""`mnm train AGENT --env ID`, or `--dataset D`: one run, or several seeds at once, each in a folder of its own."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import tyro
@@ -10,11 +11,13 @@ from mnm.agents import ALGORITHMS, find_algorithm
 from mnm.agents.algorithm import Algorithm
 from mnm.agents.base import AgentConfig
 from mnm.messages import UserError, fail
+from mnm.training.datasets import Dataset, open_dataset
 from mnm.training.driver import run_training
 from mnm.training.learner import Learner
 from mnm.training.lock import locked
 from mnm.training.options import Options, check, command_of, preset_of, run_spec, with_new_flags
 from mnm.training.runs import checked_folder, delete, task_name, write_spec
+from mnm.training.spec import RunError, RunSpec
 from mnm.trust import trust
 
 
@@ -25,7 +28,8 @@ def train(arguments: list[str]) -> int:
         command = tyro.extras.subcommand_cli_from_dict(
             {name: command_of(algorithm, *preset_of(arguments)) for name, algorithm in offered(arguments).items()},
             prog="mnm train",
-            description="Train an agent on a Gymnasium task with continuous observations and bounded actions."
+            description="Train an agent on a Gymnasium task with continuous observations and bounded actions, or from"
+            " data alone (--dataset, docs/offline.md)."
             " An agent of your own is named module:variable (docs/agents.md).",
             args=arguments,
             config=(tyro.conf.OmitArgPrefixes,),
@@ -46,18 +50,32 @@ def run(algorithm: Algorithm, options: Options, config: AgentConfig) -> int:
     """Make the folders, train."""
     check(options)
     trust(options.env)
-    name = options.name if options.name is not None else f"{task_name(options.env)}-{algorithm.short_name}"
+    dataset = None if options.dataset is None else open_dataset(options.dataset, download=True)
+    task = options.env if dataset is None else dataset.task(options.env or None)
+    if options.evaluate and not isinstance(task, str):
+        raise RunError(f"--evaluate needs an environment, and {options.dataset} names none: name it, --env ID")
+    about = task_name(options.env) if dataset is None else dataset.label
+    name = options.name if options.name is not None else f"{about}-{algorithm.short_name}"
     seeds = tuple(range(options.seed, options.seed + options.seeds))
 
     def check_folders() -> list[Path]:
         return [checked_folder(options.runs, f"{name}-seed{seed}", options.overwrite) for seed in seeds]
 
     folders = check_folders()
-    learner = Learner(algorithm, config, options.env, seeds, options.steps)
+    learner = Learner(algorithm, config, task, seeds, options.steps, dataset=dataset)
     specs = [run_spec(algorithm, options, name, learner.config, seed) for seed in seeds]
+    if dataset is not None:
+        env = task if isinstance(task, str) else ""
+        specs = [on_data(spec, options, env, dataset, learner.digest) for spec in specs]
     with locked(folders):
         check_folders()  # once more: another process may have come first
         for folder, spec in zip(folders, specs, strict=True):
             delete(folder)
             write_spec(folder, spec)
         return run_training(learner, folders, specs[0])
+
+
+def on_data(spec: RunSpec, options: Options, env: str, dataset: Dataset, digest: str | None) -> RunSpec:
+    """The run that learns from data instead; `env` is empty where there is none."""
+    offline = {"dataset": dataset.name, "rows": dataset.rows, "digest": digest, "evaluate": options.evaluate}
+    return replace(spec, env=env, steps=options.updates, offline=offline)

@@ -62,6 +62,16 @@ def expected_log_ratio(log_ratios: Float[Array, "samples batch"]) -> Float[Array
     return log_ratios.mean(axis=0) - jnp.maximum(log_mean, -FORGIVEN)
 
 
+def pessimistic_log_ratio(log_ratios: Float[Array, "samples batch"]) -> Float[Array, " batch"]:
+    """min( 0, E_q[ l ] ) over samples s' ~ q(.|s, a) of l = log p/q.
+
+    For a classifier that has seen the policy's actions among its negatives: l then has a part of (s, a) alone, low
+    where no data lie. `expected_log_ratio` takes such a part for an error; here it is what is asked for. Above 0 it
+    says only that the policy avoids what the data have: nothing is paid for that.
+    """
+    return jnp.minimum(log_ratios.mean(axis=0), 0.0)
+
+
 def calibration_step(
     trust: Float[Array, ""], real: Float[Array, " real"], fake: Float[Array, " fake"], rate: float
 ) -> Float[Array, ""]:

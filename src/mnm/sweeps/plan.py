@@ -141,6 +141,8 @@ def parsed(agent: str, flags: tuple[str, ...], command: Sweep, env: str) -> Vari
     for name in OURS:
         if name in settings(flags):
             raise RunError(f"--overrides {quoted(flags)} sets --{name}, which the sweep sets itself")
+    if "dataset" in settings(flags):
+        raise RunError(f"--overrides {quoted(flags)}: a sweep's runs take real steps; from data, mnm train learns")
     own = {name: getattr(command, name) for name in ("steps", "scale", "evaluate_every", "evaluation_episodes", "runs")}
     arguments = []
     for name, value in own.items():

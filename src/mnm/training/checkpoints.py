@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 
 from mnm.files import DamagedFileError
 from mnm.messages import UserError, short
-from mnm.schema import Count, wrong_entry
+from mnm.schema import Count, CountOrZero, wrong_entry
 from mnm.training.learner import Learner, Snapshot
 from mnm.training.saving import COUNTERS, config_as_json, pack, read_arrays, unpack, write_arrays
 
 FORMAT = 4
-KINDS = {"counters": COUNTERS | {"episodes": Count}, "no_action": bool}
-"""Of a header's entries besides what must be that of the run."""
+
 FOLDER = "checkpoints"
 KEPT = 2
 
@@ -33,6 +32,11 @@ class CheckpointError(UserError):
 
 class MismatchError(UserError):
     """A checkpoint of another run."""
+
+
+def kinds(learner: Learner) -> dict[str, Any]:
+    """Of a header's entries besides what must be that of the run; who learns from data has begun no episode."""
+    return {"counters": COUNTERS | {"episodes": CountOrZero if learner.offline else Count}, "no_action": bool}
 
 
 def save_checkpoint(run: Path, learner: Learner, index: int) -> None:
@@ -87,6 +91,7 @@ def identity(learner: Learner, index: int) -> dict[str, Any]:
         "dims": list(learner.dims),
         "seed": learner.seeds[index],
         "settings": config_as_json(learner.config),
+        "dataset": learner.digest,
     }
 
 
@@ -99,7 +104,7 @@ def _read_snapshot(path: Path, learner: Learner, index: int) -> Snapshot:
         if header.get(name) != own:
             raise MismatchError(f"{path}: {_difference(name, header.get(name), own)}")
     try:
-        if why := wrong_entry(header, KINDS):
+        if why := wrong_entry(header, kinds(learner)):
             raise ValueError(why)
         agent, replay = unpack((learner.agent(index), learner.empty_replay()), arrays[:-3])
         observation, action, taken = _episode(arrays[-3:], *learner.dims)

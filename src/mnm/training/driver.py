@@ -24,6 +24,7 @@ from mnm.training.checkpoints import (
     restore_checkpoints,
     save_checkpoint,
 )
+from mnm.training.datasets import open_dataset
 from mnm.training.learner import Learner, Row
 from mnm.training.lock import locked
 from mnm.training.metrics import MetricsWriter, silent_event_threads
@@ -46,7 +47,7 @@ def resume_run(folder: Path, *, trusted: bool = False, steps: int | None = None)
     run = _with_steps(run, steps)
     spec = run.spec
     if run.finished and (folder / AGENT).exists():
-        print(f"{folder} is finished: {spec.steps} steps")
+        print(f"{folder} is finished: {spec.steps} {spec.clock}")
         return 0
     folders = [one.folder for one in together]
     with locked(folders):
@@ -57,7 +58,7 @@ def resume_run(folder: Path, *, trusted: bool = False, steps: int | None = None)
         if steps is not None:
             for one in together:
                 write_config(one.folder, one.config)
-        print(f"{folder}: going on from step {learner.steps} of {spec.steps}", flush=True)
+        print(f"{folder}: going on from {spec.clock[:-1]} {learner.steps} of {spec.steps}", flush=True)
         return run_training(learner, folders, spec)
 
 
@@ -89,7 +90,7 @@ def load_trained(folder: Path, *, trusted: bool = False) -> Learner:
     """The agent of the run in a folder: the saved one, or the last checkpoint's."""
     run = read_run(folder)
     check_trusted(folder / CONFIG, run.env, run.algorithm, trusted=trusted)
-    return load(folder / AGENT, run.env) if (folder / AGENT).exists() else from_checkpoint(run)
+    return load(folder / AGENT, run.env or None) if (folder / AGENT).exists() else from_checkpoint(run)
 
 
 def run_training(learner: Learner, folders: Sequence[Path], spec: RunSpec) -> int:
@@ -107,7 +108,8 @@ def run_training(learner: Learner, folders: Sequence[Path], spec: RunSpec) -> in
     def on_eval(seed: int, step: int, row: Row) -> None:
         index = places[seed]
         writers[index].write(step, row)
-        writers[index].write_returns(step, learner.evaluated[index])
+        if learner.evaluated[index]:
+            writers[index].write_returns(step, learner.evaluated[index])
         display.row(seed, step, row)
         check_losses(row)
         for warning in monitors[index].warnings(row):
@@ -136,6 +138,7 @@ def run_training(learner: Learner, folders: Sequence[Path], spec: RunSpec) -> in
                 spec.steps - learner.steps,
                 evaluate_every=spec.evaluate_every,
                 evaluation_episodes=spec.evaluation_episodes,
+                evaluate=spec.evaluates,
                 on_eval=on_eval,
                 on_progress=display.progress,
                 on_step=save_now_and_then,
@@ -162,7 +165,8 @@ def run_training(learner: Learner, folders: Sequence[Path], spec: RunSpec) -> in
                 writer.close()
             learner.close()
     for folder in folders:
-        how = f"stopped at step {learner.steps}; mnm resume {folder} goes on" if stopped else f"{learner.steps} steps"
+        done = f"{learner.steps} {spec.clock}"
+        how = f"stopped after {done}; mnm resume {folder} goes on" if stopped else done
         print(f"{folder}: {how}")
     return 128 + stopped[0] if stopped else 0
 
@@ -183,7 +187,18 @@ def _learner(run: Run) -> Learner:
         config = config_from_json(algorithm, spec.settings)
     except (TypeError, ConfigError) as error:
         raise RunError(f"{run.folder / CONFIG}: {error}") from error
-    return Learner(algorithm, config, spec.env, spec.seeds_together, spec.steps)
+    if spec.offline is None:
+        return Learner(algorithm, config, spec.env, spec.seeds_together, spec.steps)
+    dataset = open_dataset(spec.offline["dataset"])
+    task = spec.env or dataset.recorded()
+    learner = Learner(algorithm, config, task, spec.seeds_together, dataset=dataset)
+    if learner.digest != spec.offline["digest"]:
+        learner.close()
+        raise RunError(
+            f"{run.folder}: {dataset.name} has changed: it had {spec.offline['rows']} rows when the run began, and has"
+            f" {dataset.rows} others now: bring it back, or start again with mnm train ... --overwrite"
+        )
+    return learner
 
 
 @contextmanager

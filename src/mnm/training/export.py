@@ -1,22 +1,25 @@
-"""What a run has seen, for other programs: its replay as arrays, and as a Minari data set."""
+"""Transitions for other programs: a run's replay, or episodes of its policy, as arrays and as a Minari data set."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from mnm.envs.adapter import episode_seed
 from mnm.messages import UserError
-from mnm.training.learner import Learner
+from mnm.training.datasets import Arrays
+from mnm.training.learner import Learner, mode
 
-Arrays = dict[str, NDArray]
+HDF5 = (".h5", ".hdf5")
 
 
 class ExportError(UserError):
-    """A replay that cannot be written as asked for; the message is one line."""
+    """Transitions that cannot be had or written as asked for; the message is one line."""
 
 
 def replay_arrays(learner: Learner) -> Arrays:
@@ -39,11 +42,60 @@ def replay_arrays(learner: Learner) -> Arrays:
     }
 
 
-def write_npz(arrays: Arrays, path: Path) -> None:
-    """The arrays as a .npz, compressed."""
+def policy_arrays(learner: Learner, episodes: int, seed: int, noise: float) -> Arrays:
+    """The same of episodes of the deterministic policy; a share `noise` of the actions is uniformly random.
+
+    They start where neither training nor evaluations do.
+    """
+    environment, policy = learner.adapter, learner.policy(0)
+    generator = np.random.default_rng((seed, 5))
+    rows: list[tuple[NDArray, NDArray, float, NDArray, bool]] = []
+    for number in range(episodes):
+        observation, over = environment.reset(episode_seed(seed, "data", number)), False
+        while not over:
+            if generator.random() < noise:
+                action = generator.uniform(-1, 1, learner.dims[1]).astype(np.float32)
+            else:
+                action = np.asarray(mode(policy, observation[None])[0])
+            step = environment.step(action)
+            rows.append((observation, action, step.reward, step.observation, step.terminated))
+            observation, over = step.observation, step.terminated or step.truncated
+    observations, actions, rewards, next_observations, terminations = zip(*rows, strict=True)
+    return {
+        "observations": np.stack(observations),
+        "actions": learner.in_task_units(np.stack(actions)),
+        "rewards": np.array(rewards, np.float32),
+        "next_observations": np.stack(next_observations),
+        "terminations": np.array(terminations),
+    }
+
+
+def joined(parts: Sequence[Arrays]) -> Arrays:
+    """Several runs' transitions, one after the other."""
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def check_file(path: Path) -> None:
+    """Refuse a name that says no kind of file that is written."""
+    if path.suffix not in (".npz", *HDF5):
+        raise ExportError(f"--out {path}: arrays are written to a .npz or a .h5")
+
+
+def write_file(arrays: Arrays, path: Path, learner: Learner) -> None:
+    """The arrays, and the bounds of the actions, as a .npz or, by its name, as HDF5; both compressed."""
+    bounds = {name: np.asarray(learner.spaces[name]) for name in ("action_low", "action_high")}
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays)
+    if path.suffix not in HDF5:
+        with path.open("wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **arrays, **bounds)
+        return
+    try:
+        import h5py
+    except ImportError:
+        raise ExportError(f"--out {path} needs h5py: pip install 'mnm-rl[offline]'") from None
+    with h5py.File(path, "w") as file:
+        for name, array in (arrays | bounds).items():
+            file.create_dataset(name, data=array, compression="gzip")
 
 
 def episodes(arrays: Arrays) -> list[slice]:
@@ -53,13 +105,13 @@ def episodes(arrays: Arrays) -> list[slice]:
     return [slice(start, end) for start, end in zip([0, *ends[:-1]], ends, strict=True)]
 
 
-def write_minari(arrays: Arrays, name: str, learner: Learner) -> int:
+def write_minari(arrays: Arrays, name: str, learner: Learner, said: str) -> int:
     """A Minari data set of this name, such as pendulum/mnm-v0, in Minari's own folder; the number of its episodes."""
     try:
         import minari
         from minari.data_collector import EpisodeBuffer
     except ImportError:
-        raise ExportError("--minari needs Minari: pip install 'mnm-rl[minari]'") from None
+        raise ExportError("--minari needs Minari: pip install 'mnm-rl[offline]'") from None
     buffers = []
     for number, rows in enumerate(episodes(arrays)):
         ended = arrays["terminations"][rows]
@@ -74,7 +126,6 @@ def write_minari(arrays: Arrays, name: str, learner: Learner) -> int:
             )
         )
     observation_space, action_space = learner.flat_spaces
-    said = f"The replay of {learner.algorithm.name} after {learner.steps} steps on {learner.task_name}."
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that it could name an author and a link to the code

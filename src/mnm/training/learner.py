@@ -2,6 +2,9 @@
 
 An agent acts at random, then learns its model (if it has one), then makes a few updates after every real step. Several
 seeds can run as one vmapped program, each in its own environment.
+
+Or it learns from a data set, and no environment is stepped: its rows fill the replay, the model's updates come first,
+and then a step is an update. What the replay has no room for is read from the disk between updates.
 """
 
 from __future__ import annotations
@@ -24,13 +27,16 @@ from mnm.agents.actor_critic import Actor
 from mnm.agents.algorithm import Algorithm, ModelState, State
 from mnm.agents.base import AgentConfig
 from mnm.agents.world_model import ModelConfig, World
-from mnm.diagnostics import Episode, diagnose
+from mnm.diagnostics import Episode, diagnose, diagnose_on_data
 from mnm.envs.adapter import Environment, Task, TaskError, episode_seed, make
-from mnm.replay import Replay, Transitions
-from mnm.training.programs import act, new_agents, store, train_step, update_many
+from mnm.replay import HELD_OUT_EVERY, Replay, Transitions
+from mnm.training.datasets import BLOCK, Dataset, DatasetError, checked, transitions
+from mnm.training.programs import act, add_rows, new_agents, observe_rows, store, train_step, update_many
 
-WARM_UP_CHUNK = 250
-"""Updates of the model between two reports of progress."""
+CHUNK = 250
+"""Updates between two reports of progress, in the model's warm-up and when learning from data."""
+BLOCKS = 10
+"""Of a replay that has no room for all of a data set: every CHUNK updates one of them is read anew."""
 
 
 class Progress(NamedTuple):
@@ -40,7 +46,7 @@ class Progress(NamedTuple):
     """"random steps", "model warm-up" or "learning"; "compiling: ..." before the first program of the latter two."""
     done: int
     total: int
-    """Of the phase: updates in the warm-up, else real steps."""
+    """Of the phase: updates in the warm-up and from data, else real steps."""
     updates: int
     last_return: float
     """Of the latest evaluation, or before that of the latest training episode; nan before both."""
@@ -73,14 +79,19 @@ class Learner:
         seeds: tuple[int, ...] = (0,),
         longest: int | None = None,
         start: tuple[State, Replay] | None = None,
+        dataset: Dataset | None = None,
+        offline: bool = False,
     ) -> None:
         """`longest` is the most real steps that it will take, if that is known: it needs no larger replay.
 
-        `start` is what a single seed begins with, instead of a new agent and an empty replay.
+        `start` is what a single seed begins with, instead of a new agent and an empty replay; `dataset` what it learns
+        from, instead of the task. `offline`: it has learned from one before, whose rows are in `start`.
         """
         self.algorithm, self.task, self.seeds = algorithm, task, seeds
         self.many = len(seeds) > 1
-        self._environments = [make(task, config.episode_limit) for _ in seeds]
+        self.offline = offline or dataset is not None
+        """Whether it learns from data alone: then a step is an update."""
+        self._environments = [] if self.offline else [make(task, config.episode_limit) for _ in seeds]
         self._evaluation = make(task, config.episode_limit)
         self.task_name = self._evaluation.name
         self.dims = (self._evaluation.observation_dim, self._evaluation.action_dim)
@@ -89,7 +100,10 @@ class Learner:
             assert isinstance(config, ModelConfig), f"{algorithm.name} has a model, but its settings are no ModelConfig"
             termination = config.termination or self._evaluation.termination
             self.config = config = replace(config, termination=termination)
-        self._replay_rows = replay_rows(config.replay_capacity, longest)
+        self._replay_rows = replay_rows(config.replay_capacity, longest if dataset is None else dataset.rows)
+        self._on_disk = dataset is not None and dataset.rows > self._replay_rows
+        if self._on_disk:
+            self._replay_rows = BLOCKS * block_rows(self._replay_rows)
         if start is None:
             check_memory(self.task_name, agent_shapes(algorithm, config, self.dims, self._replay_rows), len(seeds))
             keys = jnp.stack([jax.random.key(seed) for seed in seeds])
@@ -97,7 +111,7 @@ class Learner:
             start = agents, _stacked([self.empty_replay()] * len(seeds)) if self.many else self.empty_replay()
         self.state, self.replay = start
         self.steps = 0
-        """Real steps so far, of every seed."""
+        """Real steps so far, of every seed; of one that learns from data, updates after the model's warm-up."""
         self.updates = 0
         """Updates so far, the warm-up's included."""
         self.seconds = 0.0
@@ -119,6 +133,12 @@ class Learner:
         self._draws = np.random.default_rng((seeds[0], 3))
         self._random = [np.random.default_rng((seed, 2)) for seed in seeds]
         self._rewards = [RewardRange() for _ in seeds]
+        self._dataset = dataset
+        self.digest: str | None = None
+        """Of the data set."""
+        if dataset is not None:
+            self.digest = checked(dataset, self._evaluation)
+            self._take_in(dataset)
 
     def learn(
         self,
@@ -126,24 +146,29 @@ class Learner:
         *,
         evaluate_every: int = 1_000,
         evaluation_episodes: int = 5,
+        evaluate: bool = False,
         on_eval: Callable[[int, int, Row], None] | None = None,
         on_progress: Callable[[Progress], None] | None = None,
         on_step: Callable[[], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
     ) -> Learner:
-        """Take `steps` more real steps with every seed.
+        """Take `steps` more real steps with every seed; of a learner from data, make so many more updates.
 
         Every `evaluate_every` steps, and at the end, the deterministic policy is evaluated on episodes of its own, and
         on_eval(seed, step, row) gets what was measured. on_step is called after every step and every chunk of the
         model's warm-up, where a snapshot can be taken. should_stop is asked there too, after an evaluation and in every
         step of it; True ends the work. An evaluation that was left off is made when the run goes on.
+
+        A learner from data plays no episodes unless `evaluate` says so: its rows tell what the data tell.
         """
         if steps < 0:
             raise ValueError(f"steps is {steps}, but must be 0 or more")
         end = self.steps + steps
         began, updates_began, seconds_before = time.monotonic(), self.updates, self.seconds
-        if self._observations is None:
+        if self._observations is None and not self.offline:
             self._observations = np.stack([self._reset(i) for i in range(len(self.seeds))])
+        if self.offline and not evaluate:
+            evaluation_episodes = 0
         should_stop = should_stop or never
         while True:
             if self._evaluation_is_due(evaluate_every, end):
@@ -162,7 +187,10 @@ class Learner:
                 self._warm_up()
                 self._say(on_progress, phase, self.updates, self._warmup_updates)
             else:
-                self._step()
+                if self.offline:
+                    self._update(min(end - self.steps, evaluate_every - self.steps % evaluate_every))
+                else:
+                    self._step()
                 self._say(on_progress, phase, self.steps, end)
             self.seconds = seconds_before + time.monotonic() - began
             if on_step is not None:
@@ -276,12 +304,12 @@ class Learner:
             generator.bit_generator.state = one["random"]
 
     def snapshot(self, index: int) -> Snapshot:
-        """All of a seed's run, in the middle of an episode too."""
-        assert self._observations is not None
+        """All of a seed's run, in the middle of an episode too; who learns from data is in none."""
         taken = np.array(self._taken[index], np.float32).reshape(-1, self.dims[1])
         action = None if self._actions is None else self._actions[index]
         replay = self._of_seed(self.replay, index)
-        return Snapshot(self.agent(index), replay, self.counters(index), self._observations[index], action, taken)
+        observation = np.zeros(self.dims[0], np.float32) if self.offline else cast(Any, self._observations)[index]
+        return Snapshot(self.agent(index), replay, self.counters(index), observation, action, taken)
 
     def restore(self, snapshots: Sequence[Snapshot]) -> bool:
         """Go on exactly where the snapshots, one for each seed, were taken.
@@ -292,6 +320,8 @@ class Learner:
         agents, replays = ([getattr(snapshot, part) for snapshot in snapshots] for part in ("agent", "replay"))
         self.state, self.replay = (_stacked(trees) if self.many else trees[0] for trees in (agents, replays))
         self.set_counters([snapshot.counters for snapshot in snapshots])
+        if self.offline:
+            return True
         rejoined = [self._rejoin(index, snapshot) for index, snapshot in enumerate(snapshots)]
         repeated = all(observation is not None for observation in rejoined)
         self._observations = np.stack(
@@ -358,6 +388,62 @@ class Learner:
         self._taken[index] = []
         return self._environments[index].reset(seed)
 
+    def _take_in(self, dataset: Dataset) -> None:
+        """All rows of a data set into the agents' statistics, and as many as there is room for into the replay."""
+        size = block_rows(self._replay_rows) if self._on_disk else BLOCK
+        for start in range(0, dataset.rows, BLOCK):
+            rows = transitions(dataset, self._evaluation, start, min(start + BLOCK, dataset.rows))
+            self._check_rows(dataset.name, rows)
+            self.state = observe_rows(self.algorithm, self.config, self.state, rows, many=self.many)
+            if not self._on_disk:
+                self.replay = add_rows(self.replay, rows, many=self.many)
+        if not self._on_disk:
+            return
+        print(
+            f"mnm: {dataset.name} has {dataset.rows} rows, and the replay has room for {self._replay_rows}: {size} of"
+            f" them are read anew from the disk every {CHUNK} updates (--replay-capacity)",
+            file=sys.stderr,
+        )
+        for number in range(BLOCKS):
+            self._read_block(number)
+
+    def _read_block(self, number: int) -> None:
+        """The next block of a data set on the disk, in the order of the first seed, in place of the oldest.
+
+        Blocks begin at multiples of HELD_OUT_EVERY, there and in the replay: what is held out is always held out.
+        """
+        assert self._dataset is not None
+        size = block_rows(self._replay_rows)
+        last = (self._dataset.rows - size) // HELD_OUT_EVERY * HELD_OUT_EVERY
+        starts = [*range(0, last, size), last]
+        order = np.random.default_rng((self.seeds[0], 4)).permutation(len(starts))
+        start = starts[order[number % len(starts)]]
+        rows = transitions(self._dataset, self._evaluation, start, start + size)
+        self.replay = add_rows(self.replay, rows, many=self.many)
+
+    def _read_more(self) -> None:
+        """Before every CHUNK updates but the first; by their number, so that a run that goes on reads the same."""
+        if self._on_disk and self.updates and self.updates % CHUNK == 0:
+            self._read_block(BLOCKS + self.updates // CHUNK - 1)
+
+    def _check_rows(self, name: str, rows: Transitions) -> None:
+        ended = np.asarray(rows.continues) == 0
+        for chosen in (slice(None), ended):
+            rewards = np.asarray(rows.rewards)[chosen]
+            if rewards.size:
+                self._check_reward(name, float(rewards.min()), terminated=chosen is ended)
+
+    def _update(self, most: int) -> None:
+        """Updates from data, at most so many; waits for them."""
+        self._read_more()
+        count = min(CHUNK - self.updates % CHUNK, most)
+        self.state, self._losses = update_many(
+            self.algorithm.update, self.config, self.state, self.replay, self.updates, count, many=self.many
+        )
+        jax.tree.map(np.asarray, self._losses)
+        self.updates += count
+        self.steps += count
+
     def _step(self) -> None:
         """One real step of every seed, and the updates that it earns."""
         config = self.config
@@ -371,7 +457,8 @@ class Learner:
             actions = self._actions
         taken = [environment.step(a) for environment, a in zip(self._environments, actions, strict=True)]
         for index, step in enumerate(taken):
-            self._check_reward(index, step.reward, step.terminated)
+            place = f"{self.task_name}: episode {self.episodes[index]}"
+            self._check_reward(place, step.reward, step.terminated)
             self._tell_of_outlier(index, step.reward, f"step {self.steps + 1}")
             self._episode_returns[index] += step.reward
             self._taken[index].append(actions[index])
@@ -436,28 +523,33 @@ class Learner:
     def _phase(self) -> str:
         if self.warming_up:
             return "model warm-up"
-        return "random steps" if self.steps < self.config.learning_starts else "learning"
+        return "learning" if self._has_data else "random steps"
+
+    @property
+    def _has_data(self) -> bool:
+        """Whether the random steps are over; who learns from data takes none."""
+        return self.offline or self.steps >= self.config.learning_starts
 
     @property
     def warming_up(self) -> bool:
         """Whether the random steps are over, and the model is still being trained alone."""
-        return self.steps >= self.config.learning_starts and self.updates < self._warmup_updates
+        return self._has_data and self.updates < self._warmup_updates
 
     def _warm_up(self) -> None:
         assert self.algorithm.warm_up is not None
-        count = min(WARM_UP_CHUNK, self._warmup_updates - self.updates)
+        self._read_more()
+        count = min(CHUNK, self._warmup_updates - self.updates)
         self.state, self._losses = update_many(
             self.algorithm.warm_up, self.config, self.state, self.replay, self.updates, count, many=self.many
         )
         jax.tree.map(np.asarray, self._losses)  # waits: progress and pace are those of work done
         self.updates += count
 
-    def _check_reward(self, index: int, reward: float, terminated: bool) -> None:
+    def _check_reward(self, place: str, reward: float, terminated: bool) -> None:
         """The methods with a logarithm need positive rewards, also after an episode's end."""
         if not self.algorithm.log_returns:
             return
         offset = self.algorithm.reward_offset(self.config)
-        place = f"{self.task_name}: episode {self.episodes[index]}"
         if reward + offset <= 0:
             raise TaskError(
                 f"{place}: the reward {reward:g} plus the reward offset {offset:g} is not positive, and"
@@ -498,19 +590,26 @@ class Learner:
         means = []
         for index, (seed, played) in enumerate(zip(self.seeds, episodes, strict=True)):
             self.evaluated[index] = totals = [episode.total for episode in played]
-            means.append(float(np.mean(totals)))
-            row = {"return": means[-1], "return_std": float(np.std(totals)), "updates": float(self.updates)}
-            row["episode_return"] = self._last_returns[index]
+            row = {"updates": float(self.updates)}
+            if played:
+                means.append(float(np.mean(totals)))
+                row = {"return": means[-1], "return_std": float(np.std(totals))} | row
+            if self.offline:
+                replay = self._of_seed(self.replay, index)
+                row |= diagnose_on_data(self.algorithm, self.config, self.agent(index), replay, seed)
+            else:
+                row["episode_return"] = self._last_returns[index]
             successes = [episode.success for episode in played if episode.success is not None]
             if successes:
                 row["success"] = float(np.mean(successes))
-            if self.updates > 0:
+            if self.updates > 0 and played:
                 limit = self._evaluation.time_limit
                 row |= diagnose(self.algorithm, self.config, self.agent(index), played, limit, seed)
             row |= {name: float(values[index]) for name, values in losses.items()} | dict(speed)
             if on_eval is not None:
                 on_eval(seed, self.steps, row)
-        self._last_evaluation = float(np.mean(means))
+        if means:
+            self._last_evaluation = float(np.mean(means))
         return True
 
     def _say(self, on_progress: Callable[[Progress], None] | None, phase: str, done: int, total: int) -> None:
@@ -540,6 +639,14 @@ class RewardRange:
 def replay_rows(capacity: int, longest: int | None) -> int:
     """How many rows are needed: a power of two, so that runs of different lengths share their compiled programs."""
     return capacity if longest is None else min(capacity, max(1024, 2 ** (longest - 1).bit_length()))
+
+
+def block_rows(rows: int) -> int:
+    """How many rows of a replay are read anew at once: a tenth of it, a multiple of HELD_OUT_EVERY."""
+    size = rows // BLOCKS // HELD_OUT_EVERY * HELD_OUT_EVERY
+    if not size:
+        raise DatasetError(f"replay_capacity is {rows}, but a data set with more rows needs {BLOCKS * HELD_OUT_EVERY}")
+    return size
 
 
 def agent_shapes(algorithm: Algorithm, config: AgentConfig, dims: tuple[int, int], replay_rows: int) -> Any:

@@ -29,10 +29,18 @@ SCALE = "cpu"
 class Options:
     """What a run needs besides the agent's settings."""
 
-    env: str
-    """The task's Gymnasium id, such as Pendulum-v1."""
+    env: str = ""
+    """The task's Gymnasium id, such as Pendulum-v1; with --dataset needed only where the data do not name it."""
     steps: int = 10_000
     """Real steps, the random ones included."""
+    dataset: str | None = None
+    """Learn from data, without a real step: a run's folder (its replay), a .npz, a .h5, or a Minari data set
+    (docs/offline.md)."""
+    updates: int = 20_000
+    """With --dataset, in place of --steps: updates after the model's own (--warmup-updates)."""
+    evaluate: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """With --dataset: play the policy in the real environment too, every --evaluate-every updates. Nothing is learned
+    or chosen by it."""
     seed: int = 0
     """The (first) seed: of networks, actions and every episode."""
     seeds: int = 1
@@ -40,7 +48,7 @@ class Options:
     scale: str = SCALE
     """Which preset the agent's settings start from: paper (for a GPU), cpu, quick (a first look)."""
     evaluate_every: int = 500
-    """Real steps between two evaluations of the deterministic policy."""
+    """Real steps between two evaluations of the deterministic policy; with --dataset, updates between two rows."""
     evaluation_episodes: int = 10
     """Episodes per evaluation."""
     checkpoint_minutes: float = 2.0
@@ -57,7 +65,11 @@ class Options:
 
 def check(options: Options) -> None:
     """Refuse options that no run can have."""
-    for name in ("steps", "seeds", "evaluate_every", "evaluation_episodes"):
+    if not options.env and options.dataset is None:
+        raise RunError("no task: name one, --env Pendulum-v1, or data to learn from, --dataset D")
+    if options.evaluate and options.dataset is None:
+        raise RunError("--evaluate goes with --dataset: a run with real steps is always evaluated")
+    for name in ("steps", "updates", "seeds", "evaluate_every", "evaluation_episodes"):
         if getattr(options, name) < 1:
             raise RunError(f"--{name.replace('_', '-')} is {getattr(options, name)}, but must be at least 1")
         if why := refused(getattr(options, name), Count):
@@ -71,7 +83,7 @@ def check(options: Options) -> None:
 
 
 def run_spec(algorithm: Algorithm, options: Options, name: str, config: AgentConfig, seed: int) -> RunSpec:
-    """The run that the options ask for, with one of their seeds."""
+    """The run with real steps that the options ask for, with one of their seeds."""
     own = ("env", "steps", "scale", "evaluate_every", "evaluation_episodes", "checkpoint_minutes", "wandb")
     return RunSpec(
         algorithm=algorithm.name,
@@ -96,12 +108,15 @@ def with_new_flags(arguments: Sequence[str]) -> list[str]:
     return renamed
 
 
-def preset_of(arguments: list[str]) -> tuple[str, str]:
-    """The values of --scale and --env, needed before the other flags are parsed: they set their defaults."""
+def preset_of(arguments: list[str]) -> tuple[str, str, bool]:
+    """The values of --scale and --env, and whether there is a --dataset: they set the other flags' defaults."""
     scale = _value(arguments, "--scale", SCALE)
     if scale not in SCALES:
         raise RunError(f"--scale is {scale!r}, but must be one of {', '.join(SCALES)}")
-    return scale, _value(arguments, "--env", "")
+    offline = bool(_value(arguments, "--dataset", ""))
+    if offline and _value(arguments, "--steps", ""):
+        raise RunError("--steps does not go with --dataset: no real step is taken; name --updates")
+    return scale, _value(arguments, "--env", ""), offline
 
 
 def _value(arguments: list[str], flag: str, default: str) -> str:
@@ -115,9 +130,9 @@ def _value(arguments: list[str], flag: str, default: str) -> str:
     return value
 
 
-def command_of(algorithm: Algorithm, scale: str, env: str) -> Any:
+def command_of(algorithm: Algorithm, scale: str, env: str, offline: bool = False) -> Any:
     """The subcommand of one agent: the options of any run, then the agent's settings, as preset for scale and task."""
-    defaults = preset(algorithm, scale, env)
+    defaults = preset(algorithm, scale, env, offline=offline)
     command = make_dataclass(
         "Command",
         [("config", type(defaults), field(default=defaults))],

@@ -39,6 +39,22 @@ def store(
     return (jax.vmap(one) if many else one)(state, replay, transition)
 
 
+@partial(jax.jit, static_argnums=(0, 1), static_argnames="many", donate_argnums=2)
+def observe_rows(algorithm: Algorithm, config: AgentConfig, state: State, rows: Transitions, *, many: bool) -> State:
+    """Rows of a data set, one after the other, in the agent's statistics; every seed sees the same."""
+
+    def one(state: State) -> State:
+        return jax.lax.scan(lambda state, row: (algorithm.observe(config, state, row), None), state, rows)[0]
+
+    return (jax.vmap(one) if many else one)(state)
+
+
+@partial(jax.jit, static_argnames="many", donate_argnums=0)
+def add_rows(replay: Replay, rows: Transitions, *, many: bool) -> Replay:
+    """Rows of a data set in the replay, in place of the oldest if it is full; every seed gets the same."""
+    return (jax.vmap(lambda replay: replay.add(rows)) if many else lambda replay: replay.add(rows))(replay)
+
+
 @partial(jax.jit, static_argnames="many", donate_argnums=0)
 def act(
     state: State, observation: Float[Array, "*seeds obs"], *, many: bool

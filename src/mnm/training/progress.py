@@ -57,8 +57,11 @@ class ProgressDisplay:
 
     def row(self, seed: int, step: int, row: Row) -> None:
         """Print what an evaluation found."""
-        parts = [f"step {step}", f"seed {seed}", f"return {row['return']:.1f} +- {row['return_std']:.1f}"]
-        names = ("model_return", "q_at_start", "discounted_return", "bound", "log_return", "model_error_1")
+        parts = [f"step {step}", f"seed {seed}"]
+        if "return" in row:  # from data alone there may be none
+            parts.append(f"return {row['return']:.1f} +- {row['return_std']:.1f}")
+        names = ["model_return", "q_at_start", "discounted_return", "bound", "log_return", "model_error_1"]
+        names += ["q_data", "q_policy", "log_ratio_policy"]
         parts += [f"{name} {row[name]:.3g}" for name in names if name in row]
         parts += [f"{row['updates_per_s']:.0f} updates/s", f"{row['seconds']:.0f} s"]
         print(" | ".join(parts), flush=True)

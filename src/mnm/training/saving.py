@@ -19,6 +19,7 @@ from mnm.agents import find_algorithm
 from mnm.agents.algorithm import Algorithm
 from mnm.agents.base import AgentConfig, ConfigError
 from mnm.envs.adapter import Task
+from mnm.envs.recorded import Recorded, recorded
 from mnm.files import DamagedFileError, parse_object, read_npz
 from mnm.messages import UserError, nearest, short
 from mnm.replay import Replay
@@ -56,6 +57,7 @@ HEADER_KINDS = {
     "dims": list[Count],
     "seed": Seed,
     "counters": COUNTERS,
+    "offline?": bool,
     "observation_shape?": list[Count] | dict[str, list[Count]],
     "action_low?": list[float],
     "action_high?": list[float],
@@ -81,6 +83,7 @@ def save(learner: Learner, path: str | Path, index: int = 0) -> None:
         "dims": list(learner.dims),
         "seed": learner.seeds[index],
         "counters": learner.counters(index),
+        "offline": learner.offline,
         **learner.spaces,
     }
     write_arrays(Path(path), header, pack((state, replay)))
@@ -118,7 +121,7 @@ def load(
         raise SavedAgentError(f"{path}: a damaged agent: {why}")
     if env is None:
         env = _saved_env(path, header)
-        check_trusted(path, env, trusted=trust)
+        check_trusted(path, *(name for name in (env,) if isinstance(name, str)), trusted=trust)
     if algorithm is None:
         check_trusted(path, header["algorithm"], trusted=trust)
     try:
@@ -133,7 +136,8 @@ def load(
         agent, replay = unpack(shapes, arrays)
     except ValueError as error:
         raise SavedAgentError(f"{path}: a damaged agent: {error}") from error
-    learner = create(algorithm, config, env, (header["seed"],), start=(agent, replay))
+    offline = header.get("offline", False)
+    learner = create(algorithm, config, env, (header["seed"],), start=(agent, replay), offline=offline)
     for name, own in ({"dims": list(learner.dims)} | learner.spaces).items():
         if header.get(name, own) != own:
             learner.close()
@@ -145,9 +149,14 @@ def load(
     return learner
 
 
-def _saved_env(path: Path, header: Mapping[str, Any]) -> str:
-    """The id of the task that an agent was trained on."""
+def _saved_env(path: Path, header: Mapping[str, Any]) -> Task:
+    """The id of the task that an agent was trained on; what its data know of it, if there were data alone."""
     env = header.get("env", header["task"])  # before version 0.2 only its name was saved
+    if env is None and header.get("offline", False) and header["task"] == Recorded.__name__:
+        try:
+            return recorded(sum(header["dims"][:1]), header.get("action_low", []), header.get("action_high", []))
+        except ValueError as error:
+            raise SavedAgentError(f"{path}: a damaged agent: {error}") from error
     if env is None:
         name = header["task"]
         raise SavedAgentError(

@@ -46,12 +46,25 @@ class RunSpec:
     seeds_together: tuple[int, ...]
     """The seeds that are trained as one program, this one among them."""
     steps: int
+    """Real steps; of a run from data, updates after the model's warm-up."""
     scale: str
     evaluate_every: int
     evaluation_episodes: int
     checkpoint_minutes: float
     wandb: bool
     settings: Mapping[str, Any]
+    offline: Mapping[str, Any] | None = None
+    """Of a run from data: which, and whether its policy is played all the same."""
+
+    @property
+    def clock(self) -> str:
+        """What its steps are."""
+        return "steps" if self.offline is None else "updates"
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether the policy is played in the real environment while it learns."""
+        return self.offline is None or bool(self.offline["evaluate"])
 
     @property
     def folder_name(self) -> str:
@@ -60,13 +73,16 @@ class RunSpec:
 
     def as_json(self) -> dict[str, Any]:
         """What config.json holds."""
-        return asdict(self) | {"seeds_together": list(self.seeds_together)}
+        config = asdict(self) | {"seeds_together": list(self.seeds_together)}
+        if self.offline is None:
+            del config["offline"]
+        return config
 
     @classmethod
     def from_json(cls, config: Mapping[str, Any], path: Path) -> RunSpec:
         """The inverse; what config.json holds besides is left out. `path` is its place, for messages."""
         check_entries(path, config, KINDS)
-        entries = {name: config[name] for name in KINDS}
+        entries = {name: config[name] for kind in KINDS if (name := kind.removesuffix("?")) in config}
         seeds = entries["seeds_together"]
         if entries["seed"] not in seeds:
             raise RunError(f"{path}: seeds_together is {short(seeds)}, without the run's own seed {entries['seed']}")
@@ -95,6 +111,7 @@ KINDS: dict[str, Any] = {
     "checkpoint_minutes": Annotated[Real, Bounds(low_included=True)],
     "wandb": bool,
     "settings": dict,
+    "offline?": {"dataset": str, "rows": Count, "digest": str, "evaluate": bool},
 }
 """Of a specification's entries in JSON."""
 
