@@ -21,10 +21,10 @@ def betting_lower_bound(draws: NDArray, failure: float, planned: int | None = No
     Whoever bets that the mean is above m, with a stake lambda_i >= 0 that he fixes before he sees x_i, has the capital
     K_t(m). If the mean is m, or smaller, it is a supermartingale that starts at 1, and ever reaches 1/delta with
     probability at most delta (Ville). So the bound holds for all numbers of draws at once: one may look after each, and
-    stop. draws: [..., n] x. failure: delta. The stakes are the paper's predictable plug-in,
-    lambda_i = min( sqrt(2 log(1/delta) / (N s_{i-1}^2)), LARGEST_STAKE / m ), with s^2 the variance so far; N, `planned`,
-    is the number of draws at which the bound shall be sharpest, by default as many as there are. Every factor falls as m
-    grows, so halving an interval finds the supremum, and its lower end is returned.
+    stop. draws: [..., n] x. failure: delta. The stakes are the paper's predictable plug-in, lambda_i = min( sqrt(2
+    log(1/delta) / (N s_{i-1}^2)), LARGEST_STAKE / m ), with s^2 the variance so far; N, `planned`, is the number of
+    draws at which the bound shall be sharpest, by default as many as there are. Every factor falls as m grows, so
+    halving an interval finds the supremum, and its lower end is returned.
     """
     number = np.arange(1, draws.shape[-1] + 1)
     means = (0.5 + np.cumsum(draws, axis=-1)) / (number + 1)
@@ -47,7 +47,7 @@ def hoeffding_lower_bound(draws: NDArray, failure: float) -> NDArray:
 
 
 def bootstrap_lower_bound(draws: NDArray, failure: float, *, seed: int = 0) -> NDArray:
-    """The delta quantile of the means of RESAMPLES samples of n, drawn from the draws. No guarantee: too high for few."""
+    """The delta quantile of the means of RESAMPLES samples of n, drawn from the draws. No guarantee."""
     number = draws.shape[-1]
     chosen = np.random.default_rng(seed).multinomial(number, np.full(number, 1 / number), size=RESAMPLES)
     return np.quantile(draws @ chosen.T / number, failure, axis=-1)

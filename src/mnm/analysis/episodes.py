@@ -1,7 +1,7 @@
 """A certificate for a trained agent: a number that its expected return exceeds with a stated probability, by episodes.
 
-The returns of independent episodes lie in a declared range; betting.py does the rest. Nothing is assumed of the task but
-that it stays as it is, and nothing of the agent, whose model and Q are only shown beside.
+The returns of independent episodes lie in a declared range; betting.py does the rest. Nothing is assumed of the task
+but that it stays as it is, and nothing of the agent, whose model and Q are only shown beside.
 """
 
 from __future__ import annotations
@@ -142,9 +142,7 @@ def certify_agent(
     return EpisodeCertificate(returns, return_range, confidence, episodes, at_least, promises)
 
 
-def check_request(
-    episodes: int, return_range: tuple[float, float], confidence: float, at_least: float | None
-) -> None:
+def check_request(episodes: int, return_range: tuple[float, float], confidence: float, at_least: float | None) -> None:
     """Numbers that make sense, or an error that names the one that does not."""
     low, high = return_range
     if episodes < 1:
@@ -152,7 +150,9 @@ def check_request(
     if not 0.0 < confidence < 1.0:
         raise UserError(f"--confidence is {confidence:g}, but must lie strictly between 0 and 1")
     if not (np.isfinite([low, high]).all() and low < high):
-        raise UserError(f"the range of returns is {low:g} to {high:g}, but must be two finite numbers, the smaller first")
+        raise UserError(
+            f"the range of returns is {low:g} to {high:g}, but must be two finite numbers, the smaller first"
+        )
     if at_least is not None and not low <= at_least <= high:
         raise UserError(f"--at-least is {at_least:g}, but returns are declared to lie between {low:g} and {high:g}")
 

@@ -159,8 +159,8 @@ def sharper_bound(mdp: TabularMDP, policy: Floats, model: Dynamics) -> float:
 def best_sharper_bound(mdp: TabularMDP, policy: Floats) -> float:
     """max_q E_q[ sum_t discount^t ( (1-discount) log r + discount log p/q - (1-discount) log(1-discount) ) ].
 
-    The sharper bound at MnM's model for a fixed policy, q ~ p exp(V), V = E_pi[ c + discount log E_p exp(V(s')) ] with c
-    the augmented rewards.
+    The sharper bound at MnM's model for a fixed policy, q ~ p exp(V), V = E_pi[ c + discount log E_p exp(V(s')) ] with
+    c the augmented rewards.
     """
     check_policy(mdp, policy)
     rewards = augmented_rewards(mdp)

@@ -1,9 +1,9 @@
 """A certificate: a number that a policy's true return exceeds with a stated probability, from transitions alone.
 
-With probability 1 - delta the true dynamics of all pairs (s, a) lie in their confidence sets at once (confidence.py, with
-delta / (S A) for each pair), and then no policy's return is below the smallest over the sets (robust.py). As that holds
-for all policies at once, the policy may have been chosen by the same data, and `best` chooses the one with the largest
-certificate. A pair that was never tried can lead anywhere and pays the smallest reward of the declared range.
+With probability 1 - delta the true dynamics of all pairs (s, a) lie in their confidence sets at once (confidence.py,
+with delta / (S A) for each pair), and then no policy's return is below the smallest over the sets (robust.py). As that
+holds for all policies at once, the policy may have been chosen by the same data, and `best` chooses the one with the
+largest certificate. A pair that was never tried can lead anywhere and pays the smallest reward of the declared range.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from mnm.tabular.mdp import (
     MDPError,
     TabularMDP,
     at,
-    check_policy,
     check_probabilities,
     first_index,
     start_distribution,
@@ -144,15 +143,16 @@ class Certificate:
         )
         doubled = uncertain_mdp(counts.times(2), known, self.confidence).action_values(self.values)
         gain = np.where(counts.visits > 0, visits * (doubled - lower), np.nan)
-        return visits, visits * (hoped - lower), gain
+        most = known.reward_range[1] / (1.0 - known.discount) - self.value
+        return visits, np.minimum(visits * (hoped - lower), most), gain
 
     def costliest(self, number: int) -> list[Cost]:
         """The pairs whose doubt costs most, the worst first; those that cost nothing are left out."""
-        visits, cost, gain = self.costs
+        samples, (visits, cost, gain) = self.counts.visits, self.costs
         order = np.argsort(-cost, axis=None, kind="stable")[:number]
         pairs = [np.unravel_index(int(index), cost.shape) for index in order if cost.flat[index] > 0]
         return [
-            Cost(int(s), int(a), int(self.counts.visits[s, a]), float(visits[s, a]), float(cost[s, a]), float(gain[s, a]))
+            Cost(int(s), int(a), int(samples[s, a]), float(visits[s, a]), float(cost[s, a]), float(gain[s, a]))
             for s, a in pairs
         ]
 
@@ -208,10 +208,10 @@ def certify(
     `confidence` the policy's true return is no less.
 
     policy: [S, A] action probabilities, or "best" for the policy with the largest certificate. reward_range: between
-    which no reward lies outside, of pairs that were never tried neither. num_states, num_actions: of the MDP, by default
-    the policy's; "best" needs them. start: a state, or the probability of each. successors: how many states can follow a
-    pair at most, by default any number. random_rewards: whether a pair's rewards may differ; without it, such data are
-    refused.
+    which no reward lies outside, of pairs that were never tried neither. num_states, num_actions: of the MDP, by
+    default the policy's; "best" needs them. start: a state, or the probability of each. successors: how many states can
+    follow a pair at most, by default any number. random_rewards: whether a pair's rewards may differ; without it, such
+    data are refused.
     """
     given = None if isinstance(policy, str) else np.asarray(policy, dtype=np.float64)
     if given is None and policy != "best":
@@ -221,6 +221,8 @@ def certify(
     most = states if successors is None else successors
     if not 1 <= most <= states:
         raise MDPError(f"most successors of a pair: {most}, but must be 1 to {states}, the number of states")
+    if np.shape(reward_range) != (2,):
+        raise MDPError(f"reward range must be two finite numbers, the smaller first; got {reward_range}")
     known = Known(float(discount), (float(reward_range[0]), float(reward_range[1])), most, random_rewards)
     check_data(counts, known)
     if not 0.0 < confidence < 1.0:
@@ -229,23 +231,20 @@ def certify(
     if distribution.shape != (states,):
         raise MDPError(f"start must be a state, or one probability for each of the {states} states")
     check_probabilities(distribution, "start distribution")
-    plug_in, uncertain = plug_in_mdp(counts, known, distribution), uncertain_mdp(counts, known, confidence)
-    guess = np.full(states, known.worst_return)
-    if given is not None:
-        check_policy(plug_in, given)
+    if given is not None and given.shape != (states, actions):
+        raise MDPError(f"the policy's shape is {given.shape}, but there are {states} states and {actions} actions")
+    uncertain, guess = uncertain_mdp(counts, known, confidence), np.full(states, known.worst_return)
     chosen = best_policy(uncertain, distribution, guess) if given is None else given
+    check_probabilities(chosen, "policy")
     values = np.maximum(lower_values(uncertain, chosen, guess), known.worst_return)
     return Certificate(known, counts, chosen, distribution, confidence, values)
 
 
-def _counted(
-    data: TransitionData, policy: Floats | None, num_states: int | None, num_actions: int | None
-) -> Counts:
+def _counted(data: TransitionData, policy: Floats | None, num_states: int | None, num_actions: int | None) -> Counts:
     """The data's counts, for as many states and actions as are declared or as the policy has."""
     if policy is not None and policy.ndim == 2:
-        num_states, num_actions = (
-            own if own is not None else shape for own, shape in zip((num_states, num_actions), policy.shape, strict=True)
-        )
+        num_states = policy.shape[0] if num_states is None else num_states
+        num_actions = policy.shape[1] if num_actions is None else num_actions
     if num_states is None or num_actions is None:
         raise MDPError("how many states and actions there are must be said: the data may not show all of them")
     if min(num_states, num_actions) < 1 or num_states * num_actions > MOST_ENTRIES:
@@ -286,8 +285,8 @@ def check_data(counts: Counts, known: Known) -> None:
 def uncertain_mdp(counts: Counts, known: Known, confidence: float) -> UncertainMDP:
     """The confidence sets of all pairs, and lower bounds on their rewards, which hold all at once.
 
-    Each of the S A pairs may fail with probability delta / (S A); with random rewards, half of that each for its dynamics
-    and its mean reward.
+    Each of the S A pairs may fail with probability delta / (S A); with random rewards, half of that each for its
+    dynamics and its mean reward.
     """
     visits = counts.visits
     failure = (1.0 - confidence) / visits.size / (2 if known.random_rewards else 1)

@@ -7,11 +7,11 @@ p_hat = n_i / n. Whatever p is, and for all n at once,
     R = log K + log binomial(K, k) + sum_i n_i log p_hat_i - log KT(n_1, ..., n_k),
     KT(n_1, ..., n_k) = Gamma(k/2) / Gamma(n + k/2)  prod_i Gamma(n_i + 1/2) / Gamma(1/2).
 
-Proof. Let a distribution q be drawn like this: the number of its outcomes uniformly from 1 to K, which they are uniformly
-from those of p, their probabilities from Dirichlet(1/2, ..., 1/2). The mean over q of the likelihood ratio prod_i
-(q_i / p_i)^n_i is a martingale that starts at 1 and is never negative, so by Ville's inequality it ever exceeds 1/delta
-with probability at most delta. The draws of q whose outcomes are exactly the k that were seen contribute
-exp(n KL(p_hat || p) - R) to it, and the others are not negative. As n may be any stopping time, the draws may come from
+Proof. Let a distribution q be drawn like this: the number of its outcomes uniformly from 1 to K, which they are
+uniformly from those of p, their probabilities from Dirichlet(1/2, ..., 1/2). The mean over q of the likelihood ratio
+prod_i (q_i / p_i)^n_i is a martingale that starts at 1 and is never negative, so by Ville's inequality it ever exceeds
+1/delta with probability at most delta. The draws of q whose outcomes are exactly the k that were seen contribute exp(n
+KL(p_hat || p) - R) to it, and the others are not negative. As n may be any stopping time, the draws may come from
 somebody who decides by what he has seen whether to draw again.
 
 The usual bound (Jonsson et al. 2020) is the same with Dirichlet(1, ..., 1) on all K outcomes, which costs about
@@ -30,9 +30,12 @@ ROWS_AT_ONCE = 2**14
 SEARCH_STEPS = 16
 """For the best shift: the mean is flat around it, so what is left of its error is squared."""
 
+SMALLEST_SHIFT = 1e-100
+"""Its square must not underflow."""
+
 
 def log_kt(counts: Floats, seen: Floats) -> Floats:
-    """log of the integral of prod_i q_i^n_i over q ~ Dirichlet(1/2, ..., 1/2) on `seen` outcomes, along the last axis."""
+    """log of the integral of prod_i q_i^n_i over q ~ Dirichlet(1/2, ..., 1/2) on `seen` outcomes, of the last axis."""
     totals = counts.sum(axis=-1)
     used = gammaln(counts + 0.5) - gammaln(0.5)
     summed: Floats = gammaln(seen / 2) - gammaln(totals + seen / 2) + used.sum(axis=-1)
@@ -77,14 +80,14 @@ def worst_means(values: Floats, probs: Floats, radius: Floats, floor: Floats) ->
     """min { p . V : KL(p_hat || p) <= beta } = max_{z >= 0} exp(-beta) prod_i (V_i - u + z)^p_hat_i + u - z.
 
     values: [rows, slots] V. probs: [rows, slots] p_hat; slots with probability 0 are padding. radius: [rows] beta.
-    floor: [rows] u, the value of an outcome that p may have and p_hat has not, at most the smallest of V; or the smallest
-    of V itself, if all possible outcomes have been seen. The smallest means, and the distributions that have them,
-    p_i ~ p_hat_i / (V_i - u + z): what is missing there to 1 is the share of the outcome that was never seen.
+    floor: [rows] u, the value of an outcome that p may have and p_hat has not, at most the smallest of V; or the
+    smallest of V itself, if all possible outcomes have been seen. The smallest means, and the distributions that have
+    them, p_i ~ p_hat_i / (V_i - u + z): what is missing there to 1 is the share of the outcome that was never seen.
 
-    This is the Lagrange dual, concave in z, and any z gives a lower bound on the minimum: no error of the search can make
-    a mean too large. Its derivative is exp(f(z) - beta) - 1 with f(z) = sum_i p_hat_i log(V_i - u + z) +
-    log sum_i p_hat_i / (V_i - u + z); by Kantorovich's inequality f(z) <= log(1 + Y^2 / (4 z (z + Y))), Y = max V - u,
-    which says how large z can be.
+    This is the Lagrange dual, concave in z, and any z gives a lower bound on the minimum: no error of the search can
+    make a mean too large. Its derivative is exp(f(z) - beta) - 1 with f(z) = sum_i p_hat_i log(V_i - u + z) + log sum_i
+    p_hat_i / (V_i - u + z); by Kantorovich's inequality f(z) <= log(1 + Y^2 / (4 z (z + Y))), Y = max V - u, which says
+    how large z can be.
     """
     means, worst = np.empty(len(radius)), np.empty(probs.shape)
     for start in range(0, len(radius), ROWS_AT_ONCE):
@@ -108,8 +111,8 @@ def _worst_means(values: Floats, probs: Floats, radius: Floats, floor: Floats) -
     shifted = heights + shifts
     multiplier = np.exp((probs * np.log(shifted)).sum(axis=0) - radius)
     means[open_rows] += units * np.maximum(multiplier - shifts, 0.0)  # no mean is below the smallest value
-    shares = probs * multiplier / shifted
-    worst[open_rows] = (shares / np.where(shifts > 0, shares.sum(axis=0), 1.0)).T
+    shares = probs / shifted
+    worst[open_rows] = (shares * np.where(shifts > 0, 1 / shares.sum(axis=0), multiplier)).T
     return means, worst
 
 
@@ -119,7 +122,7 @@ def best_shifts(heights: Floats, probs: Floats, radius: Floats) -> Floats:
     heights: [slots, rows] V - u, of which the largest in every row is 1.
     """
     low, high = np.zeros(len(radius)), (1 / np.sqrt(np.maximum(-np.expm1(-radius), 1e-16)) - 1) / 2
-    shifts = high
+    shifts = high = np.maximum(high, SMALLEST_SHIFT)
     for _ in range(SEARCH_STEPS):
         shifted = heights + shifts
         shares = probs / shifted
@@ -130,7 +133,7 @@ def best_shifts(heights: Floats, probs: Floats, radius: Floats) -> Floats:
         with np.errstate(divide="ignore", invalid="ignore"):
             # Newton's method for 1 / sqrt(f) = 1 / sqrt(beta): for large z, f falls as 1 / z^2, and this is linear.
             newton = shifts + 2 * reached / slope * (1 - np.sqrt(reached / radius))
-        between = np.sqrt(np.maximum(low, 1e-8 * high) * high)
+        between = np.maximum(np.sqrt(np.maximum(low, 1e-8 * high) * high), SMALLEST_SHIFT)
         shifts = np.where((newton > 0) & (newton >= low) & (newton <= high), newton, between)
-    return np.where(low > 0, shifts, 0.0)
-
+    # At 0 itself the dual is minus infinity if an outcome of the smallest value was seen.
+    return np.where((low > 0) | (heights.min(axis=0) == 0), shifts, 0.0)

@@ -52,7 +52,9 @@ class UncertainMDP:
     def taking(self, actions: NDArray) -> UncertainMDP:
         """The same with one action in each state, actions[s]: a policy's evaluation needs no more."""
         rows = np.arange(len(actions)), actions
-        parts = {name: getattr(self, name)[rows][:, None] for name in ("successors", "probs", "radius", "open", "rewards")}
+        parts = {
+            name: getattr(self, name)[rows][:, None] for name in ("successors", "probs", "radius", "open", "rewards")
+        }
         return replace(self, **parts)
 
     def worst(self, values: Floats) -> tuple[Floats, Floats]:

@@ -31,8 +31,8 @@ from mnm.tabular.mdp import (
 )
 
 COLUMNS = ("state", "action", "reward", "next_state")
-MOST_ENTRIES = 2**27
-"""Of an [S, A, K] array: a gigabyte."""
+MOST_ENTRIES = 2**25
+"""Of an [S, A, K] array: a quarter of a gigabyte."""
 FACTS = {"num_states?": Count, "num_actions?": Count, "discount?": Rate}
 """What a file of transitions may say of the MDP in one number, and of what kind it is."""
 KNOWN = ("num_states", "num_actions", "discount", "reward_range", "start")
@@ -129,16 +129,15 @@ def count_transitions(data: TransitionData, num_states: int, num_actions: int) -
     shape = (num_states, num_actions, int(slots.max()) + 1)
     if math.prod(shape) > MOST_ENTRIES:
         raise MDPError(f"{shape[0]} states, {shape[1]} actions and {shape[2]} successors of one pair are too many")
-    lists = np.zeros((shape[0] * shape[1], shape[2]), np.int32), np.zeros((shape[0] * shape[1], shape[2]))
-    for filled, entries in zip(lists, (successors, numbers), strict=True):
-        filled[rows, slots] = entries
+    states, counts = np.zeros((shape[0] * shape[1], shape[2]), np.int32), np.zeros((shape[0] * shape[1], shape[2]))
+    states[rows, slots], counts[rows, slots] = successors, numbers
     lowest, highest = np.full(shape[0] * shape[1], np.inf), np.full(shape[0] * shape[1], -np.inf)
     np.minimum.at(lowest, pairs, data.reward)
     np.maximum.at(highest, pairs, data.reward)
     return Counts(
-        lists[0].reshape(shape),
-        lists[1].reshape(shape),
-        np.bincount(pairs, weights=data.reward, minlength=len(lowest)).reshape(shape[:2]),
+        states.reshape(shape),
+        counts.reshape(shape),
+        np.bincount(pairs, weights=data.reward, minlength=len(lowest)).astype(np.float64).reshape(shape[:2]),
         lowest.reshape(shape[:2]),
         highest.reshape(shape[:2]),
     )
@@ -201,7 +200,9 @@ def read_transitions(source: str | Path) -> tuple[TransitionData, dict[str, Any]
                 raise MDPError(f"there is no column {name!r}; transitions have {', '.join(COLUMNS)}")
         for name in facts:
             if name not in KNOWN:
-                raise MDPError(f"unknown entry {short(name)}; beside {', '.join(COLUMNS)} there may be {', '.join(KNOWN)}")
+                raise MDPError(
+                    f"unknown entry {short(name)}; beside {', '.join(COLUMNS)} there may be {', '.join(KNOWN)}"
+                )
         if why := wrong_entry(facts, FACTS):
             raise MDPError(why)
         return TransitionData(*(arrays[name] for name in COLUMNS)), facts
@@ -230,8 +231,9 @@ def _read_csv(path: Path) -> Mapping[str, NDArray]:
             return dict(zip(head, table.T, strict=True))
     except ValueError:
         pass
-    wrong = [f"line {number} is {short(line)}" for number, line in enumerate(lines, 2) if line.strip() and not _is_row(line)]
-    raise DamagedFileError(f"{wrong[0] if wrong else 'a line is something else'}, but must be {len(head)} plain numbers")
+    wrong = (number for number, line in enumerate(lines, 2) if line.strip() and not _is_row(line))
+    number = next(wrong, 2)
+    raise DamagedFileError(f"line {number} is {short(lines[number - 2])}, but must be {len(head)} plain numbers")
 
 
 def _is_row(line: str) -> bool:
