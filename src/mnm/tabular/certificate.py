@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mnm.messages import short
 from mnm.tabular.bounds import average, best_sharper_bound, tight_bound, tight_model
 from mnm.tabular.confidence import kl_radius, mean_radius, worst_means
 from mnm.tabular.evaluation import SMALL, evaluate_policy, occupancy
@@ -222,7 +223,7 @@ def certify(
     if not 1 <= most <= states:
         raise MDPError(f"most successors of a pair: {most}, but must be 1 to {states}, the number of states")
     if np.shape(reward_range) != (2,):
-        raise MDPError(f"reward range must be two finite numbers, the smaller first; got {reward_range}")
+        raise MDPError(f"reward range must be two finite numbers, the smaller first; got {short(reward_range)}")
     known = Known(float(discount), (float(reward_range[0]), float(reward_range[1])), most, random_rewards)
     check_data(counts, known)
     if not 0.0 < confidence < 1.0:

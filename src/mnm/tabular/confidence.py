@@ -10,9 +10,9 @@ p_hat = n_i / n. Whatever p is, and for all n at once,
 Proof. Let a distribution q be drawn like this: the number of its outcomes uniformly from 1 to K; which they are,
 uniformly from those of p, filled up to K; their probabilities from Dirichlet(1/2, ..., 1/2). The mean over q of the
 likelihood ratio prod_i (q_i / p_i)^n_i is a supermartingale that starts at 1 and is never negative, so by Ville's
-inequality it ever exceeds 1/delta with probability at most delta. The q whose outcomes are exactly the k that were seen
-contribute exp(n KL(p_hat || p) - R) to it, and the others are not negative. As it holds for all n at once, the draws may
-come from somebody who decides by what he has seen whether to draw again.
+inequality it ever exceeds 1/delta with probability at most delta. The q whose outcomes are exactly the k that were
+seen contribute exp(n KL(p_hat || p) - R) to it, and the others are not negative. As it holds for all n at once, the
+draws may come from somebody who decides by what he has seen whether to draw again.
 
 The usual bound (Jonsson et al. 2020) is the same with Dirichlet(1, ..., 1) on all K outcomes, which costs about
 (K-1) log(1 + n/(K-1)); this one costs (k-1)/2 log n + k log K, and few of many states follow a state.
