@@ -13,10 +13,12 @@ import tyro
 
 import mnm.commands.train
 from mnm.cli import COMMANDS, run
+from mnm.commands.certify import Certify
 from mnm.commands.envs import Envs
 from mnm.commands.reproduce import Reproduce
 from mnm.commands.solve import Solve
 from mnm.commands.sweep import shield_overrides
+from mnm.tabular import random_mdp, sample_transitions, uniform_policy
 from mnm.training.learner import Learner
 
 ROOT = Path(__file__).parents[1]
@@ -56,10 +58,12 @@ def test_there_is_something_to_try():
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder as the pages assume it: the repository's, with an MDP as arrays."""
+    """A folder as the pages assume it: the repository's, with an MDP as arrays and transitions of another."""
     for name in ("docs", "examples"):
         (tmp_path / name).symlink_to(ROOT / name)
     np.savez(tmp_path / "mdp.npz", probs=np.full((2, 1, 2), 0.5), rewards=[2.0, 4.0], discount=0.5)
+    mdp = random_mdp(6, 2, seed=0, successors=3)
+    sample_transitions(mdp, uniform_policy(mdp), 2_000, seed=0).save(tmp_path / "data.csv")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
     known = set(gym.registry)
@@ -83,6 +87,8 @@ def is_cheap(command):
     """Whether it is run here: it neither trains nor needs a run, and draws nothing with a simulator."""
     if isinstance(command, Reproduce):
         return command.list or command.figures == ("three_states",)
+    if isinstance(command, Certify):
+        return command.source.suffix == ".csv"
     return isinstance(command, Solve) or (isinstance(command, Envs) and command.png is None)
 
 

@@ -41,6 +41,7 @@ Pendulum-v1 sac mnm_approx --env --steps --seed --seeds --scale quick cpu --name
 --hidden --discount --reward-offset -- ../x /proc/1 gym:FrozenLake-v1 gym: mnm/ThreeStates-v0 --list --dry-run
 --jobs --checkpoint-minutes 9223372036854775808 -9223372036854775809 /dev/full /dev/null NAME_TOO_LONG /dev/full/x
 --episodes --overwrite --results --dataset --updates --evaluate --noise --minari x.npz x.h5 some/data-v0
+--policy best --states --actions --reward-range --confidence --at-least
 """.replace("NAME_TOO_LONG", 300 * "x").split()
 WORD = st.one_of(st.sampled_from(WORDS), st.text(max_size=8).filter(lambda text: "\0" not in text))
 LINE = st.tuples(st.sampled_from(list(COMMANDS)), st.lists(WORD, max_size=6)).map(lambda parts: [parts[0], *parts[1]])
@@ -84,7 +85,7 @@ def test_random_command_lines(somewhere, count):
     @settings(FREE, max_examples=count)
     @given(LINE)
     def a_line(arguments):
-        assert code_of(arguments) in (0, 1, 2, None)
+        assert code_of(arguments) in (0, 1, 2, 3, None)
         for path in somewhere.iterdir():
             shutil.rmtree(path) if path.is_dir() else os.unlink(path)
 
@@ -242,6 +243,13 @@ def good(tmp_path_factory):
     np.savez(folder / "mdp.npz", **mdp)
     np.savez_compressed(folder / "packed.npz", **mdp)
     (folder / "mdp.json").write_text(json.dumps({name: array.tolist() for name, array in mdp.items()}))
+    transitions = {"state": [0, 0, 1], "action": [0, 1, 0], "reward": [1.0, 0.5, 0.0], "next_state": [1, 0, 1]}
+    rows = [",".join(map(str, row)) for row in zip(*transitions.values(), strict=True)]
+    (folder / "transitions.csv").write_text("\n".join([",".join(transitions), *rows, ""]))
+    facts = {"num_states": 2, "num_actions": 2, "discount": 0.9, "reward_range": [0.0, 1.0], "start": 0}
+    np.savez(folder / "transitions.npz", **transitions, **facts)
+    np.savez(folder / "policy.npz", policy=[[0.5, 0.5], [0.0, 1.0]])
+    (folder / "policy.json").write_text('{"actions": [1, 0]}')
     (folder / "map.txt").write_text("noise = 0.5\ndiscount = 0.9\n\nS..#...\n...#..G\n.......\n")
     return folder, learner
 
@@ -277,14 +285,27 @@ def command_line(arguments):
     err = io.StringIO()
     with redirect_stdout(io.StringIO()), redirect_stderr(err):
         code = code_of(arguments)
-    assert code in (0, 1, 2), err.getvalue()
-    assert code == 0 or err.getvalue().count("\n") == 1, err.getvalue()
+    assert code in (0, 1, 2, 3), err.getvalue()
+    assert code in (0, 3) or err.getvalue().count("\n") == 1, err.getvalue()
     return code
 
 
 def read_dataset(_, changed):
     dataset = open_dataset(str(changed))
     checked(dataset, make(dataset.task(None)))
+
+
+def read_certificate_input(place, changed):
+    """`mnm certify` of the changed file, data or policy, with a good one beside it."""
+    data, policy = (
+        (changed, "best") if changed.name.startswith("transitions") else (place / "good" / "transitions.npz", changed)
+    )
+    facts = ["--states", "2", "--actions", "2", "--discount", "0.9", "--reward-range", "0", "1"]
+    said = command_line(
+        ["certify", str(data), "--policy", str(policy), *(facts if data.suffix == ".csv" or policy != "best" else [])]
+    )
+    if said == 2:
+        raise UserError("refused")
 
 
 def read_checkpoint(place, changed, learner):
@@ -302,6 +323,10 @@ FILES = {
     "dataset.h5": mutated_bytes,
     "mdp.npz": mutated_npz,
     "packed.npz": mutated_npz,
+    "transitions.npz": mutated_npz,
+    "policy.npz": mutated_npz,
+    "policy.json": lambda content, rng: written_json(mutated_json(json.loads(content), rng), rng),
+    "transitions.csv": mutated_csv,
     "config.json": lambda content, rng: written_json(mutated_json(json.loads(content), rng), rng),
     "mdp.json": lambda content, rng: written_json(mutated_json(json.loads(content), rng), rng),
     "metrics.csv": mutated_csv,
@@ -322,6 +347,8 @@ def reader(name, learner):
         return read_dataset
     if name in ("config.json", "metrics.csv", "evaluations.csv"):
         return read_run_folder
+    if name.partition(".")[0] in ("transitions", "policy"):
+        return read_certificate_input
     return read_results if name in ("verdicts.csv", "three_states.csv") else lambda _, file: read_task(str(file))
 
 

@@ -14,6 +14,7 @@ import tyro
 
 import mnm
 from mnm.commands.cache import FLAG, use_compilation_cache
+from mnm.commands.certify import Certify, certify
 from mnm.commands.collect import Collect, collect
 from mnm.commands.compare import Compare, compare
 from mnm.commands.envs import Envs, envs
@@ -44,6 +45,7 @@ COMMANDS: dict[str, Any] = {
     "train": Train,
     "resume": Resume,
     "evaluate": Evaluate,
+    "certify": Certify,
     "render": Render,
     "export": Export,
     "collect": Collect,
@@ -90,7 +92,7 @@ def without_traceback_flag(arguments: list[str]) -> list[str]:
 
 
 def run(arguments: list[str]) -> int:
-    """Parse the arguments and do what they say; the exit code: 0, 1 failed, 2 bad input."""
+    """Parse the arguments and do what they say; the exit code: 0, 1 failed, 2 bad input, 3 not certified."""
     try:
         return dispatch(arguments)
     except UserError as error:
@@ -133,6 +135,8 @@ def dispatch(arguments: list[str]) -> int:
             return resume(command)
         case Evaluate():
             return evaluate(command)
+        case Certify():
+            return certify(command)
         case Render():
             return render(command)
         case Export():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-FAILED, BAD_INPUT = 1, 2
+FAILED, BAD_INPUT, NOT_CERTIFIED = 1, 2, 3
 """The exit codes."""
 WIDTH = 160
 """Of tables that do not go to a terminal."""

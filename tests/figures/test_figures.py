@@ -12,7 +12,7 @@ from mnm.tabular.from_data import LEARNERS
 from mnm.tabular.grids import open_grid
 from mnm.tabular.q_learning import METHODS
 
-QUICK = ["optimistic_dynamics", "aliased_model", "three_states", "comparing_objectives", "goal_reaching"]
+QUICK = ["optimistic_dynamics", "aliased_model", "three_states", "comparing_objectives", "goal_reaching", "certificate"]
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -56,6 +56,14 @@ def test_the_paper_s_claims_that_hold(verdict):
     assert verdict("comparing_objectives", "always a lower bound").holds
     assert verdict("aliased_model", "despite the inaccurate model").holds
     assert verdict("three_states", "VMBPO goes right").holds
+
+
+@pytest.mark.slow
+def test_what_is_certified_holds_and_what_is_promised_does_not(verdict):
+    assert verdict("certificate", "never above the return").holds
+    assert verdict("certificate", "promises more").holds
+    assert verdict("certificate", "1 / sqrt(n)").holds
+    assert verdict("certificate", "betting bound holds").holds
 
 
 @pytest.mark.slow

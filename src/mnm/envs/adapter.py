@@ -23,7 +23,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from mnm.messages import UserError, missing_extra, short
 
-STREAMS = {"training": 0, "evaluation": 1, "test": 2, "data": 3}  # the numbers are part of every seed: never change one
+STREAMS = {"training": 0, "evaluation": 1, "test": 2, "data": 3, "certificate": 4}
+"""The numbers are part of every seed: never change one."""
 
 
 Task = str | gym.Env | Callable[[], gym.Env]

@@ -19,6 +19,7 @@ EXACT = {
     "dynamics_transfer": "MnM's dynamics transferred to the goals A, B, C",
     "goal_reaching": "the bound for goal reaching, as printed and as corrected",
     "from_real_data": "ours: model and classifier learned from real steps",
+    "certificate": "ours: what data and episodes guarantee of a return, and what they only promise",
 }
 DEEP = {
     "gym_benchmark": "HalfCheetah, Hopper, Walker2d: MnM-approx, MBPO, VMBPO, SAC",

@@ -4,6 +4,7 @@ The sampled learners (`q_learning`, `learned`) need JAX and are imported from th
 """
 
 from mnm.tabular.bounds import LADDER, ModelSupportWarning, ladder, log_expected_return, tight_model
+from mnm.tabular.certificate import Certificate, certify
 from mnm.tabular.evaluation import ConvergenceError, evaluate_policy, occupancy
 from mnm.tabular.grids import Grid, MapError, open_grid, parse_map, random_grid
 from mnm.tabular.gym_tables import from_gym
@@ -11,10 +12,12 @@ from mnm.tabular.mdp import Dynamics, MDPError, TabularMDP, deterministic_policy
 from mnm.tabular.mnm import JointStep, joint_iteration, joint_iteration_paper, joint_iteration_tight
 from mnm.tabular.random_mdps import random_mdp, random_model, random_policy
 from mnm.tabular.solvers import Solution, optimal_return, policy_iteration, solve, value_iteration
+from mnm.tabular.transitions import TransitionData, read_transitions, sample_counts, sample_transitions
 from mnm.tabular.vmbpo import joint_iteration_vmbpo
 
 __all__ = [
     "LADDER",
+    "Certificate",
     "ConvergenceError",
     "Dynamics",
     "Grid",
@@ -24,6 +27,8 @@ __all__ = [
     "ModelSupportWarning",
     "Solution",
     "TabularMDP",
+    "TransitionData",
+    "certify",
     "deterministic_policy",
     "evaluate_policy",
     "from_gym",
@@ -42,6 +47,9 @@ __all__ = [
     "random_mdp",
     "random_model",
     "random_policy",
+    "read_transitions",
+    "sample_counts",
+    "sample_transitions",
     "solve",
     "tight_model",
     "uniform_policy",

@@ -156,6 +156,22 @@ def sharper_bound(mdp: TabularMDP, policy: Floats, model: Dynamics) -> float:
     return average(mdp.start, penalised_values(mdp, policy, model, augmented_rewards(mdp), mdp.discount))
 
 
+def best_sharper_bound(mdp: TabularMDP, policy: Floats) -> float:
+    """max_q E_q[ sum_t discount^t ( (1-discount) log r + discount log p/q - (1-discount) log(1-discount) ) ].
+
+    The sharper bound at MnM's model for a fixed policy, q ~ p exp(V), V = E_pi[ c + discount log E_p exp(V(s')) ] with
+    c the augmented rewards.
+    """
+    check_policy(mdp, policy)
+    rewards = augmented_rewards(mdp)
+
+    def operator(values: Floats) -> tuple[Floats, sparse.csr_matrix]:
+        image = (policy * (rewards + mdp.discount * log_mean_exp(mdp.dynamics, values))).sum(axis=1)
+        return image, mdp.discount * chain(exponentially_tilted(mdp.dynamics, values), policy)
+
+    return average(mdp.start, newton_fixed_point(operator, np.full(mdp.num_states, rewards.min() / (1 - mdp.discount))))
+
+
 # --- learned discounts and hazards --------------------------------------------------------------------------
 
 

@@ -15,12 +15,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mnm.files import DamagedFileError
+from mnm.files import DamagedFileError, parse_object, read_text
 from mnm.files import read_npz as read_array_file
 from mnm.messages import UserError, short
 from mnm.tabular.grids import Grid, MapError, parse_map
 from mnm.tabular.gym_tables import from_gym, map_of
-from mnm.tabular.mdp import Dynamics, MDPError, TabularMDP
+from mnm.tabular.mdp import (
+    Dynamics,
+    MDPError,
+    TabularMDP,
+    check_probabilities,
+    deterministic_policy,
+    first_index,
+)
 
 ARRAYS = "probs, rewards, discount, and optionally start and successors"
 
@@ -61,6 +68,40 @@ def read_task(source: str, discount: float | None = None) -> FiniteTask:
         grid = grid if discount is None else replace(grid, discount=discount)
         return FiniteTask(source, grid.mdp, grid)
     except MDPError as error:
+        raise InputError(f"{source}: {error}") from None
+    except OSError as error:
+        raise InputError(f"{source}: {error.strerror or error}") from None
+
+
+def read_policy(source: str, num_actions: int | None = None) -> NDArray[np.float64]:
+    """A policy [S, A] from an .npz or .json: `policy` [S, A], action probabilities, or `actions` [S], their numbers.
+
+    `num_actions` is needed for the latter: the policy may not take the last one.
+    """
+    path = Path(source)
+    try:
+        arrays: Mapping[str, Any] = (
+            read_array_file(path, packed=True) if path.suffix == ".npz" else parse_object(read_text(path))
+        )
+        if set(arrays) == {"policy"}:
+            policy = np.asarray(_array(arrays["policy"], "policy"), dtype=np.float64)
+            if policy.ndim != 2 or 0 in policy.shape:
+                raise MDPError(f"array 'policy' has shape {policy.shape}, but must be [states, actions]")
+            check_probabilities(policy, "policy")
+            return policy
+        if set(arrays) != {"actions"}:
+            raise MDPError("a policy file has one array: policy [states, actions], or actions [states]")
+        actions = _array(arrays["actions"], "actions")
+        if num_actions is None:
+            raise MDPError("it has numbers of actions; how many there are to choose from must be said: --actions")
+        if actions.ndim != 1 or len(actions) == 0:
+            raise MDPError(f"array 'actions' has shape {actions.shape}, but must be [states]")
+        wrong = ~np.isin(actions, np.arange(num_actions))
+        if wrong.any():
+            (state,) = first_index(wrong)
+            raise MDPError(f"state {state}: action {actions[state]} is none; actions are 0 to {num_actions - 1}")
+        return deterministic_policy(actions.astype(np.int64), num_actions)
+    except (MDPError, DamagedFileError) as error:
         raise InputError(f"{source}: {error}") from None
     except OSError as error:
         raise InputError(f"{source}: {error.strerror or error}") from None

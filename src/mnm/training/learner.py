@@ -12,8 +12,9 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import count, islice
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -363,23 +364,24 @@ class Learner:
         evaluation of a run has had.
         """
         seed = self.seeds[index] if seed is None else seed
-        should_stop = should_stop or never
+        return list(islice(self.play(index, seed, should_stop or never, stream), episodes))
+
+    def play(self, index: int, seed: int, should_stop: Callable[[], bool], stream: str) -> Iterator[Episode]:
+        """One episode of `evaluate` after another, until should_stop() says so, which is asked in every step."""
         policy = self.policy(index)
-        played: list[Episode] = []
-        for number in range(episodes):
+        for number in count():
             observations = [self._evaluation.reset(episode_seed(seed, stream, number))]
             actions, rewards, step = [], [], None
             while step is None or not (step.terminated or step.truncated):
                 if should_stop():
-                    return played
+                    return
                 actions.append(np.asarray(mode(policy, observations[-1][None])[0]))
                 step = self._evaluation.step(actions[-1])
                 observations.append(step.observation)
                 rewards.append(step.reward)
                 self._tell_of_outlier(index, step.reward, f"evaluation at step {self.steps}, episode {number + 1}")
             columns = np.stack(observations), np.stack(actions), np.asarray(rewards, np.float32)
-            played.append(Episode(*columns, step.terminated, step.success))
-        return played
+            yield Episode(*columns, step.terminated, step.success)
 
     def _reset(self, index: int) -> NDArray[np.float32]:
         seed = episode_seed(self.seeds[index], "training", self.episodes[index])
