@@ -209,5 +209,5 @@ def test_a_task_that_a_module_makes_is_not_imported_because_data_name_it(tmp_pat
 
     dataset = open_dataset(write(tmp_path / "data.npz", columns() | BOUNDS))
     with pytest.raises(TrustError):
-        replace(dataset, env="hostile:Task-v0").task(None)
+        replace(dataset, env="never_typed:Task-v0").task(None)
     assert isinstance(replace(dataset, env="NoSuchTask-v0").task(None), Recorded)

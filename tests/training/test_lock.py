@@ -31,7 +31,7 @@ with locked([Path(sys.argv[1])]):
 class Begun:
     """A learner that never learns."""
 
-    def __init__(self, algorithm, config, task, seeds, longest):
+    def __init__(self, algorithm, config, task, seeds, longest, dataset):
         self.config, self.steps = config, 0
 
 
