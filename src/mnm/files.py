@@ -72,7 +72,12 @@ def read_npz(path: Path, *, packed: bool = False) -> dict[str, NDArray]:
     except (DamagedFileError, MemoryError):
         raise
     except Exception as error:  # damage shows in as many ways as there are libraries below
-        raise DamagedFileError(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}") from error
+        raise DamagedFileError(one_line(error)) from error
+
+
+def one_line(error: Exception) -> str:
+    """What a library below says, in as much as a line holds."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
 
 
 def _check_sizes(entries: list[zipfile.ZipInfo], size: int, packed: bool) -> None:

@@ -183,7 +183,7 @@ def print_data_certificate(command: Certify, certificate: Certificate, reason: s
 
 def certify_run(command: Certify) -> int:
     """By fresh episodes."""
-    from mnm.analysis.episodes import as_json, certify_agent, check_request, range_of_returns
+    from mnm.analysis.episodes import as_json, certify_agent, range_of_returns
     from mnm.commands.evaluate import never_but
     from mnm.training.driver import load_trained
     from mnm.training.progress import COMPILING, Activity
@@ -201,7 +201,6 @@ def certify_run(command: Certify) -> int:
             if limits is None:
                 assert command.reward_range is not None
                 limits = range_of_returns(command.reward_range, learner.adapter.time_limit)
-            check_request(episodes, limits, command.confidence, command.at_least)
             activity.begin(f"playing up to {episodes} episodes of {learner.task_name}", COMPILING)
             certificate = certify_agent(
                 learner,

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from mnm.envs.adapter import Environment, Task, TaskError, make
 from mnm.envs.recorded import WIDEST, Recorded, recorded
-from mnm.files import DamagedFileError, read_npz
+from mnm.files import DamagedFileError, one_line, read_npz
 from mnm.messages import UserError, short
 from mnm.replay import Transitions
 from mnm.training.runs import CONFIG
@@ -283,14 +283,14 @@ def _of_hdf5(path: Path) -> Dataset:
     except (OSError, RuntimeError, ValueError, KeyError) as error:
         if isinstance(error, DatasetError):
             raise
-        raise DatasetError(f"{path} is no HDF5 file, or a damaged one: {_one_line(error)}") from error
+        raise DatasetError(f"{path} is no HDF5 file, or a damaged one: {one_line(error)}") from error
     rows = _check_columns(name, found)
 
     def read(start: int, stop: int) -> Arrays:
         try:
             return {column: found[column][start:stop] for column in COLUMNS}
         except (OSError, RuntimeError, ValueError) as error:
-            raise DatasetError(f"{path}: rows {start} to {stop} cannot be read: {_one_line(error)}") from error
+            raise DatasetError(f"{path}: rows {start} to {stop} cannot be read: {one_line(error)}") from error
 
     return _of_arrays(name, found | bounds, rows, read)
 
@@ -327,7 +327,7 @@ def _of_minari(name: str, download: bool) -> Dataset:
     except Exception as error:  # of a name, a network, a file: Minari lets all of them through
         raise DatasetError(
             f"{name} is neither a run's folder, nor a .npz or .h5, nor a Minari data set that can be had:"
-            f" {_one_line(error)}"
+            f" {one_line(error)}"
         ) from error
     firsts = np.concatenate([[0], np.cumsum(lengths)]).astype(int)
 
@@ -336,7 +336,7 @@ def _of_minari(name: str, download: bool) -> Dataset:
         try:
             parts = [_episode(one, spaces[0]) for one in found.storage.get_episodes(found.episode_indices[first:last])]
         except (OSError, RuntimeError, ValueError, KeyError, AssertionError) as error:
-            raise DatasetError(f"{name}: episodes {first} to {last} cannot be read: {_one_line(error)}") from error
+            raise DatasetError(f"{name}: episodes {first} to {last} cannot be read: {one_line(error)}") from error
         columns = {column: np.concatenate([part[column] for part in parts]) for column in COLUMNS}
         return {column: array[start - firsts[first] : stop - firsts[first]] for column, array in columns.items()}
 
@@ -360,7 +360,3 @@ def _flat(space: gym.Space, values: Any, rows: int) -> NDArray:
     if isinstance(space, gym.spaces.Dict):
         return np.concatenate([_flat(part, values[key], rows) for key, part in space.spaces.items()], axis=1)
     return np.asarray(values).reshape(rows, -1)
-
-
-def _one_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"

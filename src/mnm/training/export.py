@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from mnm.envs.adapter import episode_seed
+from mnm.diagnostics import Episode
 from mnm.messages import UserError
 from mnm.training.datasets import Arrays
-from mnm.training.learner import Learner, mode
+from mnm.training.learner import Learner, deterministic_action, never
 
 HDF5 = (".h5", ".hdf5")
 
@@ -47,31 +48,30 @@ def policy_arrays(learner: Learner, episodes: int, seed: int, noise: float) -> A
 
     They start where neither training nor evaluations do.
     """
-    environment, policy = learner.adapter, learner.policy(0)
-    generator = np.random.default_rng((seed, 5))
-    rows: list[tuple[NDArray, NDArray, float, NDArray, bool]] = []
-    for number in range(episodes):
-        observation, over = environment.reset(episode_seed(seed, "data", number)), False
-        while not over:
-            if generator.random() < noise:
-                action = generator.uniform(-1, 1, learner.dims[1]).astype(np.float32)
-            else:
-                action = np.asarray(mode(policy, observation[None])[0])
-            step = environment.step(action)
-            rows.append((observation, action, step.reward, step.observation, step.terminated))
-            observation, over = step.observation, step.terminated or step.truncated
-    observations, actions, rewards, next_observations, terminations = zip(*rows, strict=True)
+    policy, generator = learner.policy(0), np.random.default_rng((seed, 5))
+
+    def act(observation: NDArray) -> NDArray:
+        if generator.random() < noise:
+            return generator.uniform(-1, 1, learner.dims[1]).astype(np.float32)
+        return deterministic_action(policy, observation)
+
+    return joined([_rows(learner, one) for one in islice(learner.play(0, seed, never, "data", act), episodes)])
+
+
+def _rows(learner: Learner, episode: Episode) -> Arrays:
+    """The transitions of one episode."""
+    last = np.arange(len(episode.rewards)) == len(episode.rewards) - 1
     return {
-        "observations": np.stack(observations),
-        "actions": learner.in_task_units(np.stack(actions)),
-        "rewards": np.array(rewards, np.float32),
-        "next_observations": np.stack(next_observations),
-        "terminations": np.array(terminations),
+        "observations": episode.observations[:-1],
+        "actions": learner.in_task_units(episode.actions),
+        "rewards": episode.rewards,
+        "next_observations": episode.observations[1:],
+        "terminations": last & episode.terminated,
     }
 
 
 def joined(parts: Sequence[Arrays]) -> Arrays:
-    """Several runs' transitions, one after the other."""
+    """Several episodes' or runs' transitions, one after the other."""
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 

@@ -9,11 +9,11 @@ and then a step is an update. What the replay has no room for is read from the d
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import count, islice
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -31,7 +31,7 @@ from mnm.agents.world_model import ModelConfig, World
 from mnm.diagnostics import Episode, diagnose, diagnose_on_data
 from mnm.envs.adapter import Environment, Task, TaskError, episode_seed, make
 from mnm.replay import HELD_OUT_EVERY, Replay, Transitions
-from mnm.training.datasets import BLOCK, Dataset, DatasetError, checked, transitions
+from mnm.training.datasets import BLOCK, MEMORY, Dataset, DatasetError, checked, transitions
 from mnm.training.programs import act, add_rows, new_agents, observe_rows, store, train_step, update_many
 
 CHUNK = 250
@@ -366,16 +366,26 @@ class Learner:
         seed = self.seeds[index] if seed is None else seed
         return list(islice(self.play(index, seed, should_stop or never, stream), episodes))
 
-    def play(self, index: int, seed: int, should_stop: Callable[[], bool], stream: str) -> Iterator[Episode]:
-        """One episode of `evaluate` after another, until should_stop() says so, which is asked in every step."""
-        policy = self.policy(index)
+    def play(
+        self,
+        index: int,
+        seed: int,
+        should_stop: Callable[[], bool],
+        stream: str,
+        act: Callable[[NDArray], NDArray] | None = None,
+    ) -> Iterator[Episode]:
+        """One episode of `evaluate` after another, until should_stop() says so, which is asked in every step.
+
+        `act` chooses the actions instead of the deterministic policy.
+        """
+        act = act or partial(deterministic_action, self.policy(index))
         for number in count():
             observations = [self._evaluation.reset(episode_seed(seed, stream, number))]
             actions, rewards, step = [], [], None
             while step is None or not (step.terminated or step.truncated):
                 if should_stop():
                     return
-                actions.append(np.asarray(mode(policy, observations[-1][None])[0]))
+                actions.append(act(observations[-1]))
                 step = self._evaluation.step(actions[-1])
                 observations.append(step.observation)
                 rewards.append(step.reward)
@@ -661,10 +671,9 @@ def agent_shapes(algorithm: Algorithm, config: AgentConfig, dims: tuple[int, int
 def check_memory(task: str, shapes: Any, seeds: int = 1) -> None:
     """Refuse agents and buffers that are larger than the machine's memory, before they are made."""
     needed = seeds * sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if needed > memory:
+    if needed > MEMORY:
         raise TaskError(
-            f"{task}: networks and buffers need {needed / 1e9:.0f} GB, and the machine has {memory / 1e9:.0f}: set"
+            f"{task}: networks and buffers need {needed / 1e9:.0f} GB, and the machine has {MEMORY / 1e9:.0f}: set"
             " smaller layers, or a smaller replay_capacity or model_buffer_capacity"
         )
 
@@ -678,6 +687,11 @@ def never() -> bool:
 def mode(policy: Actor, observations: NDArray[np.float32]) -> jax.Array:
     """The deterministic actions."""
     return policy.mode(jnp.asarray(observations))
+
+
+def deterministic_action(policy: Actor, observation: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The same for one observation."""
+    return np.asarray(mode(policy, observation[None])[0])
 
 
 @jax.jit
