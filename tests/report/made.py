@@ -24,8 +24,20 @@ COLUMNS = {
 }
 
 
-def make_run(folder: Path, agent: str, seed: int, *, env: str = "Task-v0", settings: dict | None = None) -> Path:
-    """A finished run."""
+DATA = {"dataset": "/data/replay.npz", "rows": 3_000, "digest": "0123456789abcdef", "evaluate": True}
+"""What a run from data learned from."""
+
+
+def make_run(
+    folder: Path,
+    agent: str,
+    seed: int,
+    *,
+    env: str = "Task-v0",
+    settings: dict | None = None,
+    data: dict | None = None,
+) -> Path:
+    """A finished run; with `data`, one that learned from them alone."""
     folder.mkdir(parents=True)
     config = {
         "algorithm": agent,
@@ -36,6 +48,8 @@ def make_run(folder: Path, agent: str, seed: int, *, env: str = "Task-v0", setti
         "settings": settings or {"hidden": [64, 64]},
         "versions": {"jax": "0.10.2"},
     }
+    if data is not None:
+        config["offline"] = data
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     write_table(folder / "metrics.csv", COLUMNS | {"return": [value + seed for value in COLUMNS["return"]]})
     return folder

@@ -13,7 +13,7 @@ from mnm.figures import EXACT
 from mnm.report.contents import read_contents
 from mnm.report.page import rendered
 from mnm.report.plots import line, literal, numbers, return_plots, seed_lines
-from report.made import HOSTILE, PNG, make_results, make_run
+from report.made import COLUMNS, DATA, HOSTILE, PNG, make_results, make_run, write_table
 
 
 class Page:
@@ -309,3 +309,53 @@ def test_a_run_s_films_are_shown_and_what_is_none_is_said(capsys, tmp_path, runs
     (folder / "video.gif").unlink()
     _, page, _ = write(capsys, tmp_path, runs=(runs,))
     assert 'id="videos"' not in page.markup
+
+
+def test_a_run_from_data_has_updates_for_steps_and_tells_its_data(capsys, tmp_path, runs):
+    make_run(runs / "offline", "sac", 0, data=DATA)
+    _, page, _ = write(capsys, tmp_path, results=tmp_path, runs=(runs,))
+    assert "5</strong> <span>training runs on 1 task, 1 from data alone</span>" in page.markup
+    assert "Task-v0 from data, replay.npz (01234567): return against updates" in page.markup
+    text = "3,000 transitions of <code>/data/replay.npz</code>, digest <code>0123456789abcdef</code>"
+    assert page.markup.count(text) == 1
+    assert "after 1,500 updates</span>" in page.markup
+    assert "mnm train sac --dataset=/data/replay.npz --env=Task-v0 --updates=1500" in page.markup
+    axes = [(plot["layout"]["xaxis"]["title"]["text"], len(plot["data"])) for plot in page.plots]
+    assert axes.count(("real environment steps", 6)) == 1  # two agents of two seeds, no run from data
+    assert axes.count(("updates from data", 1)) == 1
+
+
+def test_runs_from_data_are_compared_apart_and_the_page_says_so(capsys, tmp_path, runs):
+    for agent in ("sac", "mnm"):
+        make_run(runs / f"offline-{agent}", agent, 0, data=DATA)
+    make_run(runs / "other", "sac", 0, data=DATA | {"digest": "f" * 16})
+    _, page, _ = write(capsys, tmp_path, results=tmp_path, runs=(runs,), baseline="sac")
+    headings = re.findall(r"<h3>(Task-v0.*?)</h3>", page.markup)
+    settings = ("", " from data, replay.npz (01234567)", " from data, replay.npz (ffffffff)")
+    clocks = ("step", "update", "update")
+    assert headings == [
+        f'Task-v0{setting} <span class="quiet">at {clock} 1,500</span>'
+        for setting, clock in zip(settings, clocks, strict=True)
+    ]
+    assert "Task-v0: compared apart, since they did not learn from the same: runs with real steps; " in page.markup
+    assert "Mean over tasks" not in page.markup  # a task and a data set are no two tasks
+
+
+def test_a_run_from_data_that_was_never_played_has_no_return(capsys, tmp_path):
+    folder = make_run(tmp_path / "runs" / "offline", "sac", 0, env="", data=DATA | {"evaluate": False})
+    columns = {"step": COLUMNS["step"], "q_data": [0.0, 1.0, 2.0], "q_policy": [0.0, 2.0, 3.0]}
+    write_table(folder / "metrics.csv", columns)
+    _, page, _ = write(capsys, tmp_path, results=tmp_path, runs=(tmp_path / "runs",))
+    assert "The policy was not played: there is no return" in page.markup
+    assert "a run from data has returns only if it was trained with --evaluate" in page.markup
+    assert "mnm train sac --dataset=/data/replay.npz --updates=1500" in page.markup
+    assert "data replay.npz (01234567)" in page.markup
+    (plot,) = page.plots
+    assert [trace["name"] for trace in plot["data"]] == ["at the policy's actions", "at the data's"]
+
+
+def test_a_configuration_whose_data_are_none_is_named(capsys, tmp_path, runs):
+    make_run(runs / "broken", "sac", 2, data={"dataset": 3})
+    _, page, said = write(capsys, tmp_path, results=tmp_path, runs=(runs,))
+    assert "4 runs" in said
+    assert "offline is {&#39;dataset&#39;: 3}, but must be right" in page.markup

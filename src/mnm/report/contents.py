@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mnm.analysis.comparison import label_agents
+from mnm.analysis.comparison import by_setting, label_agents
 from mnm.figures import EXACT, titles
 from mnm.figures.base import ANSWERS, Columns, Verdict, read_csv
 from mnm.training.runs import CONFIG, Run, read_run
@@ -157,6 +157,6 @@ def read_videos(runs: Sequence[Run]) -> tuple[dict[Path, list[str]], list[str]]:
 
 
 def agent_labels(runs: Sequence[Run]) -> dict[Path, str]:
-    """The agent of each run; where it ran on a task with different settings, with what differs."""
-    groups = (label_agents([run for run in runs if run.env == env]) for env in dict.fromkeys(run.env for run in runs))
+    """The agent of each run; where it ran on a task, or on data, with different settings, with what differs."""
+    groups = (label_agents(same) for same in by_setting(runs).values())
     return {run.folder: label for group in groups for label, same in group.items() for run in same}

@@ -27,7 +27,9 @@ from mnm.training.spec import KINDS, NAME, RunError, RunSpec, check_entries, wit
 
 CONFIG = "config.json"
 AGENT = "agent.npz"
-NEEDED = {name: KINDS[name.removesuffix("?")] for name in ("algorithm", "env", "seed", "steps", "scale", "settings?")}
+NEEDED = {name: KINDS[name] for name in ("algorithm", "env", "seed", "steps", "scale", "offline?")} | {
+    "settings?": KINDS["settings"]
+}
 """What a run's configuration must have so that the run can be shown, and of what kind."""
 PACKAGES = ("mnm-rl", "jax", "jaxlib", "equinox", "optax", "gymnasium", "mujoco", "numpy")
 
@@ -56,8 +58,27 @@ class Run:
 
     @property
     def env(self) -> str:
-        """The task's id."""
+        """The task's id; empty if it learned from data that name none."""
         return str(self.config["env"])
+
+    @property
+    def data(self) -> Mapping[str, Any] | None:
+        """What it learned from, if that was data alone: their name, number of rows and digest."""
+        return self.config.get("offline")
+
+    @property
+    def clock(self) -> str:
+        """What its steps are: real steps, or updates from data."""
+        return "steps" if self.data is None else "updates"
+
+    @property
+    def setting(self) -> str:
+        """What runs must have in common to be compared: the task, and the data if they learned from data alone."""
+        if self.data is None:
+            return self.env
+        whole = Path(self.data["dataset"])
+        name = f"{whole.name if whole.is_absolute() else whole} ({self.data['digest'][:8]})"
+        return f"{self.env} from data, {name}" if self.env else f"data {name}"
 
     @property
     def seed(self) -> int:
