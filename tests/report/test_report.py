@@ -13,7 +13,7 @@ from mnm.figures import EXACT
 from mnm.report.contents import read_contents
 from mnm.report.page import rendered
 from mnm.report.plots import line, literal, numbers, return_plots, seed_lines
-from report.made import COLUMNS, DATA, HOSTILE, PNG, make_results, make_run, write_table
+from report.made import CERTIFICATE, COLUMNS, DATA, HOSTILE, PNG, make_results, make_run, write_table
 
 
 class Page:
@@ -359,3 +359,38 @@ def test_a_configuration_whose_data_are_none_is_named(capsys, tmp_path, runs):
     _, page, said = write(capsys, tmp_path, results=tmp_path, runs=(runs,))
     assert "4 runs" in said
     assert "offline is {&#39;dataset&#39;: 3}, but must be right" in page.markup
+
+
+def test_a_run_s_certificates_are_shown_with_a_picture_of_the_latest(capsys, tmp_path, runs):
+    refused = CERTIFICATE | {"certified": False, "reason": "3 episodes cannot tell", "at_least": 9.0}
+    (runs / "mnm-1" / "certificates.json").write_text(json.dumps({"certificates": [refused, CERTIFICATE]}))
+    _, page, _ = write(capsys, tmp_path, results=tmp_path, runs=(runs,))
+    assert page.markup.count("Certified by fresh episodes") == 1
+    assert "It was asked 2 times: each probability is that of one question alone." in page.markup
+    assert '<td class="number">not certified: 3 episodes cannot tell</td><td class="number">≥ 9</td>' in page.markup
+    for text in ("3 of at most 5</td>", '<td class="number">4.5</td>', "≥ 1.25 (90 %)", "≥ 1</td>"):
+        assert text in page.markup
+    assert "return in the model: 8.75; Q at the start (discounted): 6.25</td>" in page.markup
+    (picture,) = [plot for plot in page.plots if plot["data"][0]["name"] == "episodes"]
+    levels = {trace["name"]: trace["y"][0] for trace in picture["data"][1:]}
+    assert picture["data"][0]["y"] == [4, 4.5, 5]
+    assert levels == {"mean": 4.5, "90 % lower bound": 1.25, "asked for": 1, "mean return in the model": 8.75}
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("[]", "it is no JSON object"),
+        ("{}", "it has no &#39;certificates&#39;"),
+        ({"certificate": "much"}, "number 1: certificate is &#39;much&#39;, but must be a finite number"),
+        ({"return_range": [1.0]}, "return_range is [1.0], but must be two numbers, the smaller first"),
+        ({"episodes": 4}, "it has 3 returns of 4 episodes"),
+    ],
+)
+def test_damaged_certificates_are_named_and_the_run_is_shown(capsys, tmp_path, runs, content, reason):
+    text = content if isinstance(content, str) else json.dumps({"certificates": [CERTIFICATE | content]})
+    (runs / "mnm-1" / "certificates.json").write_text(text)
+    _, page, said = write(capsys, tmp_path, results=tmp_path, runs=(runs,))
+    assert "4 runs" in said
+    assert reason in page.markup
+    assert "Certified by fresh episodes" not in page.markup

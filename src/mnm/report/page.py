@@ -22,6 +22,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
+from mnm.analysis.certificates import PROMISES, Kept
 from mnm.analysis.comparison import (
     CompareError,
     Comparison,
@@ -35,7 +36,7 @@ from mnm.analysis.comparison import (
 from mnm.figures.base import ANSWERS
 from mnm.plotting.style import agent_name
 from mnm.report.contents import Contents, FoundFigure
-from mnm.report.plots import Plot, diagnostic_plots, figure_plots, not_measured, return_plots
+from mnm.report.plots import Plot, certificate_plot, diagnostic_plots, figure_plots, not_measured, return_plots
 from mnm.training.runs import Run, revision
 
 PACKAGE = "mnm.report"
@@ -58,6 +59,10 @@ def rendered(contents: Contents, baseline: str | None, flags: Mapping[str, Seque
     returns = return_plots(contents.runs, contents.labels)
     first = headline(figures, returns)
     scripts = [get_plotlyjs(), files(PACKAGE).joinpath("page.js").read_text(encoding="utf-8")]
+    runs = [
+        {"number": number} | described(run, contents.labels[run.folder], contents.certificates.get(run.folder, ()))
+        for number, run in enumerate(contents.runs)
+    ]
     return environment.get_template("page.html").render(
         style=Markup(files(PACKAGE).joinpath("page.css").read_text(encoding="utf-8")),
         scripts=[Markup(script) for script in scripts],
@@ -76,9 +81,7 @@ def rendered(contents: Contents, baseline: str | None, flags: Mapping[str, Seque
         comparisons=compared,
         aggregates=aggregates([comparison for _, comparison, _ in compared if comparison is not None]),
         warnings=[*kept_apart(contents.runs), *different_versions(contents.runs)],
-        runs=[
-            {"number": number} | described(run, contents.labels[run.folder]) for number, run in enumerate(contents.runs)
-        ],
+        runs=runs,
         made=how_made(contents.runs, flags),
     )
 
@@ -161,8 +164,8 @@ def comparisons(runs: Sequence[Run], baseline: str | None) -> list[tuple[str, Co
     return found
 
 
-def described(run: Run, label: str) -> dict[str, Any]:
-    """A run as the page shows it: where it stands, its diagnostics, how to make it again."""
+def described(run: Run, label: str, certificates: Sequence[Kept]) -> dict[str, Any]:
+    """A run as the page shows it: where it stands, its diagnostics and certificates, how to make it again."""
     settings = run.config.get("settings")
     return {
         "name": run.name,
@@ -177,11 +180,29 @@ def described(run: Run, label: str) -> dict[str, Any]:
         "q": shown(_last(run, "q_at_start"), " / ", _last(run, "discounted_return")),
         "error": shown(_last(run, "model_error_1"), " / ", _last(run, "constant_error_1")),
         "calibration": shown(_last(run, "calibration_error")),
+        "guarantee": guarantee(certificates[-1]) if certificates else shown(math.nan),
+        "certificates": [{"guarantee": guarantee(one), "promised": promised(one), **one} for one in certificates],
+        "certificate_plot": certificate_plot(certificates[-1]) if certificates else None,
         "plots": diagnostic_plots(run),
         "not_measured": not_measured(run),
         "command": train_command(run),
         "settings": settings if isinstance(settings, dict) else {},
     }
+
+
+def guarantee(certificate: Kept) -> str:
+    """What a certificate guarantees, in a cell."""
+    if not certificate["certified"]:
+        return "not certified"
+    return f"≥ {shown(certificate['certificate'])} ({100 * certificate['confidence']:g} %)"
+
+
+def promised(certificate: Kept) -> str:
+    """What the agent's own model and Q say of the same episodes."""
+    values = certificate["promises"]
+    return "; ".join(
+        f"{words}: {shown(values[name])}" for name, words in PROMISES.items() if values.get(name) is not None
+    )
 
 
 def _asked(run: Run) -> list[str]:

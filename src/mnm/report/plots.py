@@ -231,6 +231,25 @@ def _has(run: Run, column: str) -> bool:
     return any(math.isfinite(value) for value in run.metrics.get(column, []))
 
 
+def certificate_plot(certificate: Mapping[str, Any]) -> Plot:
+    """The returns of a certificate's fresh episodes, and what is guaranteed, asked for and promised of their mean."""
+    returns, promised = certificate["returns"], certificate["promises"].get("model_return")
+    ends = [1, max(2, len(returns))]
+    levels = [
+        ("mean", certificate["mean"], "--blue", "dash"),
+        (f"{100 * certificate['confidence']:g} % lower bound", certificate["certificate"], "--green", "solid"),
+        ("asked for", certificate["at_least"], "--ink", "dot"),
+        ("mean return in the model", promised, "--orange", "dashdot"),
+    ]
+    episodes = line("episodes", (range(1, len(returns) + 1), returns), "--blue") | {"mode": "markers"}
+    traces = [episodes] + [
+        line(name, (ends, [value, value]), colour, dash=dash) | {"mode": "lines"}
+        for name, value, colour, dash in levels
+        if value is not None
+    ]
+    return Plot("Returns of fresh episodes", {"data": traces, "layout": layout("episode", "return", height=320)})
+
+
 # -- the exact figures ------------------------------------------------------------------------------------------------
 
 

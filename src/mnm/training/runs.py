@@ -1,7 +1,7 @@
 """Run folders: what is in them, where they are, whether they are finished.
 
 A run is a folder with config.json (everything that it depends on), metrics.csv, evaluations.csv (every evaluation
-episode's return), TensorBoard events, checkpoints and, at the end, agent.npz.
+episode's return), TensorBoard events, checkpoints and, at the end, agent.npz; certificates.json if one was asked for.
 """
 
 from __future__ import annotations
@@ -193,17 +193,22 @@ def write_spec(folder: Path, spec: RunSpec) -> None:
 
 
 def write_config(folder: Path, config: Mapping[str, Any]) -> None:
-    """A run's config.json, which is whole or not there at all; an old one is replaced."""
+    """A run's config.json."""
+    write_json(folder / CONFIG, config)
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """A file of a run, which is whole or not there at all; an old one is replaced."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        unfinished = folder / f"{CONFIG}.{os.getpid()}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_name(f"{path.name}.{os.getpid()}")
         with unfinished.open("w", encoding="utf-8") as file:
-            file.write(json.dumps(config, indent=2) + "\n")
+            file.write(json.dumps(content, indent=2) + "\n")
             file.flush()
             os.fsync(file.fileno())
-        unfinished.replace(folder / CONFIG)
+        unfinished.replace(path)
     except OSError as error:
-        raise RunError(f"{folder}: {error.strerror}") from error
+        raise RunError(f"{path.parent}: {error.strerror}") from error
 
 
 def delete(folder: Path) -> None:
