@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from math import isfinite
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
@@ -33,6 +34,10 @@ from mnm.messages import UserError, console, fail
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+
+
+TITLE = 40
+"""Letters that a panel's title has room for in a line."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +170,7 @@ def draw(comparisons: Sequence[Comparison], metric: str, png: Path) -> None:
                 panel.fill_between(one.steps, low, high, color=colour, alpha=0.2, linewidth=0)
             panel.axvline(one.step, color="0.6", linewidth=1, linestyle=":")
             x = "real steps" if one.data is None else "updates from data"
-            panel.set(title=one.setting, xlabel=x, ylabel=f"{metric}, IQM and 95 % interval")
+            panel.set(title=fill(one.setting, TITLE), xlabel=x, ylabel=f"{metric}, IQM and 95 % interval")
             panel.legend()
         for panel in panels[len(comparisons) :]:
             panel.remove()
