@@ -296,6 +296,16 @@ def test_what_cannot_be_is_one_line(options, message, tmp_path, monkeypatch, cap
     assert error.count("\n") == 1
 
 
+def test_data_whose_path_no_configuration_can_hold_are_refused(tmp_path, capsys):
+    folder = tmp_path / ("deep" * 40) / ("er" * 80)
+    folder.mkdir(parents=True)
+    assert run(["train", "sac", "--dataset", walk(folder / "walk.npz"), "--runs", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert "its whole path must be a name of at most 300 printable characters: move the data elsewhere" in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "walk-sac-seed0").exists()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
