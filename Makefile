@@ -35,7 +35,7 @@ $(DOCS_INSTALLED): $(INSTALLED)
 $(RIVALS_INSTALLED): bench/rivals.txt constraints.txt
 	test -x $(RIVALS)/bin/python || $(PYTHON) -m venv $(RIVALS)
 	$(RIVALS)/bin/python -m pip install --quiet -c constraints.txt -r bench/rivals.txt
-	$(RIVALS)/bin/python -m pip install --quiet -c constraints.txt --no-deps mbrl
+	$(RIVALS)/bin/python -m pip install --quiet -c constraints.txt --no-deps mbrl d3rlpy
 	@touch $@
 
 run: $(INSTALLED)

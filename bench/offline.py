@@ -6,12 +6,19 @@ For each seed SAC is trained with real steps. `replay` is all that it has seen, 
 third of its steps. From each, with no real step more: MnM-approx with the classifier's term and without it, MBPO and
 SAC, which have nothing that holds them back, MBPO with the penalty of the ensemble's disagreement (MOPO's; the example
 cautious_mbpo), and behaviour cloning. All with the settings that they have anyway: none was chosen by these returns.
+
+    python bench/offline.py --rivals .venv-bench/bin/python
+
+adds TD3+BC and IQL of d3rlpy (bench/offline_rivals.py), on the same data, played from the same starts. That Python is
+one that has d3rlpy; `make .venv-bench/.installed` builds it.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import json
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,6 +36,7 @@ from mnm.agents.algorithm import Algorithm
 from mnm.agents.base import Metrics
 from mnm.api import agent_class
 from mnm.diagnostics import value_diagnostics
+from mnm.envs.adapter import episode_seed, make
 from mnm.networks import TanhGaussianPolicy
 from mnm.replay import Replay
 from mnm.training.export import policy_arrays, replay_arrays, write_file
@@ -39,6 +47,10 @@ STEPS = {"cpu": 3_000, "quick": 3_000}
 """Real steps of the agents that make the data, by scale."""
 EPISODES = 15
 """Of a medium policy's data: as many rows as a replay of 3,000."""
+PLAYED = 20
+"""Episodes that an agent is played at the end, from starts that no training had."""
+RIVALS = ("TD3+BC", "IQL")
+"""Of d3rlpy."""
 
 
 def clone(config: ActorCriticConfig, state: sac.SACState, replay: Replay, _: Array) -> tuple[sac.SACState, Metrics]:
@@ -95,15 +107,13 @@ def data_return(path: Path, limit: int) -> float:
         return float(arrays["rewards"].mean()) * limit
 
 
-def measured(
-    data: str, path: Path, agent: str, seed: int, options: argparse.Namespace, episodes: int = 20
-) -> dict[str, Any]:
+def measured(data: str, path: Path, agent: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     """One row of the table: an agent trained on one data set, then played."""
     algorithm, settings = contenders()[agent]
     kind = agent_class(algorithm)
     learner = kind.from_dataset(path, options.env, seed=seed, scale=options.scale, **settings)
     learner.learn(options.updates, evaluate_every=options.updates)
-    played = learner.evaluate(0, episodes, stream="test")
+    played = learner.evaluate(0, PLAYED, stream="test")
     values = value_diagnostics(algorithm, learner.config, learner.agent(0).actor_critic, played)
     limit = learner.adapter.time_limit
     row = {
@@ -118,6 +128,23 @@ def measured(
     }
     learner.close()
     return row
+
+
+def measured_rival(data: str, path: Path, agent: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
+    """The same of an agent of d3rlpy, in a process of its own."""
+    starts = [str(episode_seed(seed, "test", number)) for number in range(PLAYED)]
+    script = Path(__file__).with_name("offline_rivals.py")
+    command = [options.rivals, script, agent, path, options.env, "--seed", str(seed), "--updates", str(options.updates)]
+    said = subprocess.run([*command, "--starts", *starts], capture_output=True, text=True)
+    if said.returncode:
+        raise SystemExit(f"{agent} on {path} failed: {said.stderr.strip()[-500:]}")
+    environment = make(options.env)
+    limit = environment.time_limit
+    environment.close()
+    with np.load(path) as arrays:
+        rows = len(arrays["rewards"])
+    about = {"data": data, "agent": agent, "seed": seed, "rows": rows, "updates": options.updates}
+    return about | json.loads(said.stdout.splitlines()[-1]) | {"data_return": data_return(path, limit)}
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -148,17 +175,20 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=10_000)
     parser.add_argument("--scale", default="cpu", choices=list(STEPS))
     parser.add_argument("--agents", nargs="*", default=list(contenders()))
+    parser.add_argument("--rivals", type=Path, help="a Python that has d3rlpy: its TD3+BC and IQL take part")
     parser.add_argument("--out", type=Path, default=Path("results/offline"))
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
+    jobs = [(agent, measured) for agent in options.agents]
+    jobs += [(agent, measured_rival) for agent in RIVALS if options.rivals is not None]
     rows: list[dict[str, Any]] = []
     with (options.out / "offline.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
         for seed in range(options.seeds):
             for data, path in make_data(options.out, options.env, options.scale, seed).items():
-                for agent in options.agents:
-                    rows.append(measured(data, path, agent, seed, options))
+                for agent, measure in jobs:
+                    rows.append(measure(data, path, agent, seed, options))
                     writer.writerow(rows[-1])
                     file.flush()
                     print(f"{data}, seed {seed}, {agent}: {rows[-1]['return']:.0f}", file=sys.stderr, flush=True)

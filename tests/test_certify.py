@@ -1,12 +1,14 @@
 """`mnm certify`: what it prints of data and of runs, its exit codes, and how it fails: one line."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from mnm.agents import ALGORITHMS
+from mnm.analysis.certificates import read_certificates
 from mnm.cli import run
 from mnm.tabular import random_mdp, sample_transitions, uniform_policy
 from mnm.training.learner import Learner
@@ -146,6 +148,26 @@ class TestRuns:
         code, out, _ = said(*asked, "--at-least", "-1")
         assert code == 3
         assert "below the -1 asked for" in json.loads(out)["reason"]
+
+    def test_every_answer_is_kept_beside_the_run_and_the_same_question_once(self, folder, said, tmp_path):
+        own = shutil.copytree(folder, tmp_path / "run", ignore=lambda *_: ["certificates.json"])
+        asked = [own, "--episodes", 3, "--return-range", "-3300", "0"]
+        assert read_certificates(own) == []
+        answer = json.loads(said(*asked, "--json")[1])
+        assert said(*asked, "--at-least", "-1")[0] == 3
+        assert said(*asked)[0] == 0
+        refused, kept = read_certificates(own)
+        assert kept == {name: value for name, value in answer.items() if name != "run"}
+        assert (refused["certified"], refused["at_least"]) == (False, -1.0)
+
+    def test_an_answer_that_cannot_be_kept_is_given_all_the_same(self, folder, said, tmp_path):
+        own = shutil.copytree(folder, tmp_path / "run")
+        (own / "certificates.json").write_text("{")
+        code, out, err = said(own, "--episodes", 3, "--return-range", "-3300", "0")
+        assert code == 0
+        assert "certified: with probability" in out
+        assert "the certificate is not kept for the report: " in err
+        assert err.count("\n") == 1
 
     def test_a_range_that_is_not_true_is_an_error(self, folder, said):
         code, out, err = said(folder, "--episodes", 3, "--return-range", "-10", "0")

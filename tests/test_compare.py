@@ -243,6 +243,54 @@ def test_over_environments_the_probability_of_improvement_is_averaged(tmp_path, 
     assert "warning: there is not a run of the baseline sac: nothing is tested" in text
 
 
+DATA = {"dataset": "mujoco/hopper/medium-v0", "rows": 100, "digest": "0123456789abcdef", "evaluate": True}
+
+
+def test_what_was_learned_from_data_is_compared_apart_and_said(tmp_path, capsys):
+    write_seeds(tmp_path / "online", "sac", SAC)
+    write_seeds(tmp_path / "online", "mbpo", MBPO)
+    write_seeds(tmp_path / "offline", "sac", MBPO, offline=DATA)
+    write_seeds(tmp_path / "offline", "mbpo", SAC, offline=DATA)
+    write_seeds(tmp_path / "other", "sac", SAC, offline=DATA | {"digest": "f" * 16})
+    found = answer(capsys, tmp_path, baseline="sac")
+    assert [(one["env"], one["clock"], one["data"] and one["data"]["digest"][0]) for one in found["environments"]] == [
+        ("Task-v0", "steps", None),
+        ("Task-v0", "updates", "0"),
+        ("Task-v0", "updates", "f"),
+    ]
+    assert found["aggregate"] == []
+    assert agents(found, 0)["sac"]["mean"] == pytest.approx(np.mean(SAC))
+    assert agents(found, 1)["sac"]["mean"] == pytest.approx(np.mean(MBPO))
+    (warning,) = found["warnings"]
+    assert warning.startswith("Task-v0: compared apart, since they did not learn from the same: runs with real steps; ")
+    text = " ".join(printed(capsys, tmp_path).split())  # titles are as wide as their table
+    assert "Task-v0 from data, mujoco/hopper/medium-v0 (01234567): return at update 1000" in text
+    assert f"warning: {warning}" in text
+
+
+def test_over_data_sets_there_is_a_mean_of_its_own(tmp_path, capsys):
+    for number, digest in enumerate("abc"):
+        for agent, scores in (("sac", SAC), ("mbpo", MBPO)):
+            write_seeds(tmp_path / digest, agent, scores, offline=DATA | {"digest": digest * 16})
+            if number < 2:
+                write_seeds(tmp_path / f"online{number}", agent, scores, env=f"Env{number}-v0")
+    found = aggregates(compare_runs(find_runs([tmp_path]), "return", None, "sac"))
+    assert [(one.learned_from, one.environments) for one in found] == [("real steps", 2), ("data", 3)]
+    text = printed(capsys, tmp_path, baseline="sac")
+    assert "2 of 2 environments" in text
+    assert "3 of 3 data sets" in text
+
+
+def test_a_run_from_data_without_returns_says_why(tmp_path, capsys):
+    path = write_run(tmp_path, offline=DATA | {"evaluate": False})
+    (path / "metrics.csv").write_text("step,q_data\n1000,1.0\n")
+    assert compare(Compare((tmp_path,))) == 2
+    remedy = "a run from data has returns only if it was trained with --evaluate"
+    assert remedy in capsys.readouterr().err
+    write_run(tmp_path / "played", seed=1, offline=DATA)
+    assert f"{path} has no return: no numbers for sac; {remedy}" in printed(capsys, tmp_path)
+
+
 def test_the_picture_has_a_panel_per_environment(tmp_path, capsys):
     from matplotlib.image import imread
 

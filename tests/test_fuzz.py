@@ -23,6 +23,7 @@ import mnm
 import mnm.commands.train
 import mnm.training.driver
 from mnm.agents import ALGORITHMS
+from mnm.analysis.certificates import read_certificates
 from mnm.cli import COMMANDS, run
 from mnm.commands.train import train
 from mnm.envs.adapter import make
@@ -226,6 +227,12 @@ def good(tmp_path_factory):
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "metrics.csv").write_text("step,return,q_value\n50,-3.5,0.1\n100,-2.5,nan\n")
     (folder / "evaluations.csv").write_text("step,episode,return\n50,0,-3.5\n100,0,-2.5\n")
+    certificate = {
+        "env": "Task", "agent": "sac", "steps": 100, "seed": 0, "confidence": 0.95, "at_least": None,
+        "return_range": [-9.0, 0.0], "planned_episodes": 2, "certified": True, "certificate": -8.0, "upper_bound": -1.0,
+        "reason": "", "episodes": 2, "mean": -3.0, "promises": {"model_return": -2.0}, "returns": [-2.0, -4.0],
+    }  # fmt: skip
+    (folder / "certificates.json").write_text(json.dumps({"certificates": [certificate]}))
     (folder / "verdicts.csv").write_text("figure,claim,paper,measured,holds\nthree_states,a claim,1,1.0,yes\n")
     (folder / "three_states.csv").write_text("method,value\nmnm,1.5\nvmbpo,2.5\n")
     data = {"observations": np.ones((4, 3)), "actions": np.zeros((4, 1)), "rewards": np.ones(4)}
@@ -254,11 +261,14 @@ def good(tmp_path_factory):
     return folder, learner
 
 
+RUN_FILES = ("config.json", "metrics.csv", "evaluations.csv", "certificates.json")
+
+
 def read_run_folder(place, changed):
     """All that is done with a run's folder: it is the changed file with good ones beside it."""
     run_folder = place / "runs" / "Task-seed0"
     run_folder.mkdir(parents=True, exist_ok=True)
-    for name in ("config.json", "metrics.csv", "evaluations.csv"):
+    for name in RUN_FILES:
         shutil.copy(changed if changed.name == name else place / "good" / name, run_folder / name)
     (run_folder / "lock").unlink(missing_ok=True)
     said = [command_line(["compare", "runs", "--json"]), command_line(["report", "--out", "page.html"])]
@@ -267,6 +277,8 @@ def read_run_folder(place, changed):
         said.append(command_line(["resume", str(run_folder)]))
     elif changed.name == "evaluations.csv":
         mnm.training.metrics.MetricsWriter(run_folder, after=60).close()
+    elif changed.name == "certificates.json":
+        read_certificates(run_folder)
     if any(code for code in said):
         raise UserError("refused")
 
@@ -329,6 +341,7 @@ FILES = {
     "transitions.csv": mutated_csv,
     "config.json": lambda content, rng: written_json(mutated_json(json.loads(content), rng), rng),
     "mdp.json": lambda content, rng: written_json(mutated_json(json.loads(content), rng), rng),
+    "certificates.json": lambda content, rng: written_json(mutated_json(json.loads(content), rng), rng),
     "metrics.csv": mutated_csv,
     "evaluations.csv": mutated_csv,
     "verdicts.csv": mutated_csv,
@@ -345,7 +358,7 @@ def reader(name, learner):
         return lambda place, file: read_checkpoint(place, file, learner)
     if name in ("dataset.npz", "dataset.h5"):
         return read_dataset
-    if name in ("config.json", "metrics.csv", "evaluations.csv"):
+    if name in RUN_FILES:
         return read_run_folder
     if name.partition(".")[0] in ("transitions", "policy"):
         return read_certificate_input

@@ -24,8 +24,41 @@ COLUMNS = {
 }
 
 
-def make_run(folder: Path, agent: str, seed: int, *, env: str = "Task-v0", settings: dict | None = None) -> Path:
-    """A finished run."""
+DATA = {"dataset": "/data/replay.npz", "rows": 3_000, "digest": "0123456789abcdef", "evaluate": True}
+"""What a run from data learned from."""
+
+
+CERTIFICATE = {
+    "env": "Task-v0",
+    "agent": "mnm",
+    "steps": 1500,
+    "seed": 0,
+    "confidence": 0.9,
+    "at_least": 1.0,
+    "return_range": [0.0, 10.0],
+    "planned_episodes": 5,
+    "certified": True,
+    "certificate": 1.25,
+    "upper_bound": 7.5,
+    "reason": "",
+    "episodes": 3,
+    "mean": 4.5,
+    "promises": {"model_return": 8.75, "q_at_start": 6.25, "discounted_return": None},
+    "returns": [4.0, 4.5, 5.0],
+}
+"""As `mnm certify RUN` keeps it."""
+
+
+def make_run(
+    folder: Path,
+    agent: str,
+    seed: int,
+    *,
+    env: str = "Task-v0",
+    settings: dict | None = None,
+    data: dict | None = None,
+) -> Path:
+    """A finished run; with `data`, one that learned from them alone."""
     folder.mkdir(parents=True)
     config = {
         "algorithm": agent,
@@ -36,6 +69,8 @@ def make_run(folder: Path, agent: str, seed: int, *, env: str = "Task-v0", setti
         "settings": settings or {"hidden": [64, 64]},
         "versions": {"jax": "0.10.2"},
     }
+    if data is not None:
+        config["offline"] = data
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     write_table(folder / "metrics.csv", COLUMNS | {"return": [value + seed for value in COLUMNS["return"]]})
     return folder

@@ -13,7 +13,7 @@ from mnm.figures import EXACT
 from mnm.report.contents import read_contents
 from mnm.report.page import rendered
 from mnm.report.plots import line, literal, numbers, return_plots, seed_lines
-from report.made import HOSTILE, PNG, make_results, make_run
+from report.made import CERTIFICATE, COLUMNS, DATA, HOSTILE, PNG, make_results, make_run, write_table
 
 
 class Page:
@@ -309,3 +309,92 @@ def test_a_run_s_films_are_shown_and_what_is_none_is_said(capsys, tmp_path, runs
     (folder / "video.gif").unlink()
     _, page, _ = write(capsys, tmp_path, runs=(runs,))
     assert 'id="videos"' not in page.markup
+
+
+def test_a_run_from_data_has_updates_for_steps_and_tells_its_data(capsys, tmp_path, runs):
+    make_run(runs / "offline", "sac", 0, data=DATA)
+    _, page, _ = write(capsys, tmp_path, results=tmp_path, runs=(runs,))
+    assert "5</strong> <span>training runs on 1 task, 1 from data alone</span>" in page.markup
+    assert "Task-v0 from data, replay.npz (01234567): return against updates" in page.markup
+    text = "3,000 transitions of <code>/data/replay.npz</code>, digest <code>0123456789abcdef</code>"
+    assert page.markup.count(text) == 2  # with the comparison, and with the run
+    assert "after 1,500 updates</span>" in page.markup
+    assert "mnm train sac --dataset=/data/replay.npz --env=Task-v0 --updates=1500" in page.markup
+    axes = [(plot["layout"]["xaxis"]["title"]["text"], len(plot["data"])) for plot in page.plots]
+    assert axes.count(("real environment steps", 6)) == 1  # two agents of two seeds, no run from data
+    assert axes.count(("updates from data", 1)) == 1
+
+
+def test_runs_from_data_are_compared_apart_and_the_page_says_so(capsys, tmp_path, runs):
+    for agent in ("sac", "mnm"):
+        make_run(runs / f"offline-{agent}", agent, 0, data=DATA)
+    make_run(runs / "other", "sac", 0, data=DATA | {"digest": "f" * 16})
+    _, page, _ = write(capsys, tmp_path, results=tmp_path, runs=(runs,), baseline="sac")
+    headings = re.findall(r"<h3>(Task-v0.*?)</h3>", page.markup)
+    settings = ("", " from data, replay.npz (01234567)", " from data, replay.npz (ffffffff)")
+    clocks = ("step", "update", "update")
+    assert headings == [
+        f'Task-v0{setting} <span class="quiet">at {clock} 1,500</span>'
+        for setting, clock in zip(settings, clocks, strict=True)
+    ]
+    assert "Task-v0: compared apart, since they did not learn from the same: runs with real steps; " in page.markup
+    assert "Mean over tasks" not in page.markup  # a task and a data set are no two tasks
+
+
+def test_a_run_from_data_that_was_never_played_has_no_return(capsys, tmp_path):
+    folder = make_run(tmp_path / "runs" / "offline", "sac", 0, env="", data=DATA | {"evaluate": False})
+    columns = {"step": COLUMNS["step"], "q_data": [0.0, 1.0, 2.0], "q_policy": [0.0, 2.0, 3.0]}
+    write_table(folder / "metrics.csv", columns)
+    _, page, _ = write(capsys, tmp_path, results=tmp_path, runs=(tmp_path / "runs",))
+    assert "The policy was not played: there is no return" in page.markup
+    assert "a run from data has returns only if it was trained with --evaluate" in page.markup
+    assert "mnm train sac --dataset=/data/replay.npz --updates=1500" in page.markup
+    assert "data replay.npz (01234567)" in page.markup
+    (plot,) = page.plots
+    assert [trace["name"] for trace in plot["data"]] == ["at the policy's actions", "at the data's"]
+
+
+def test_a_configuration_whose_data_are_none_is_named(capsys, tmp_path, runs):
+    make_run(runs / "broken", "sac", 2, data={"dataset": 3})
+    _, page, said = write(capsys, tmp_path, results=tmp_path, runs=(runs,))
+    assert "4 runs" in said
+    assert "offline is {&#39;dataset&#39;: 3}, but must be right" in page.markup
+
+
+def test_a_run_s_certificates_are_shown_with_a_picture_of_the_latest(capsys, tmp_path, runs):
+    refused = CERTIFICATE | {"certified": False, "reason": "3 episodes cannot tell", "at_least": 9.0}
+    (runs / "mnm-1" / "certificates.json").write_text(json.dumps({"certificates": [refused, CERTIFICATE]}))
+    _, page, _ = write(capsys, tmp_path, results=tmp_path, runs=(runs,))
+    assert page.markup.count("Certified by fresh episodes") == 1
+    assert "It was asked 2 times: each probability is that of one question alone." in page.markup
+    found = re.findall(r"<li>(After 1,500 steps.*?)</li>", page.markup)
+    played = "After 1,500 steps, 3 of at most 5 episodes, mean return 4.5; expected return"
+    promised = '<span class="quiet">return in the model: 8.75; Q at the start (discounted): 6.25</span>'
+    assert found == [
+        f"{played} <strong>not certified</strong>, asked for ≥ 9: 3 episodes cannot tell. {promised}",
+        f"{played} <strong>≥ 1.25 (90 %)</strong>, asked for ≥ 1. {promised}",
+    ]
+    assert '<td class="number">≥ 1.25 (90 %)</td>' in page.markup  # in the table of runs
+    (picture,) = [plot for plot in page.plots if plot["data"][0]["name"] == "episodes"]
+    levels = {trace["name"]: trace["y"][0] for trace in picture["data"][1:]}
+    assert picture["data"][0]["y"] == [4, 4.5, 5]
+    assert levels == {"mean": 4.5, "90 % lower bound": 1.25, "asked for": 1, "mean return in the model": 8.75}
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("[]", "it is no JSON object"),
+        ("{}", "it has no &#39;certificates&#39;"),
+        ({"certificate": "much"}, "number 1: certificate is &#39;much&#39;, but must be a finite number"),
+        ({"return_range": [1.0]}, "return_range is [1.0], but must be two numbers, the smaller first"),
+        ({"episodes": 4}, "it has 3 returns of 4 episodes"),
+    ],
+)
+def test_damaged_certificates_are_named_and_the_run_is_shown(capsys, tmp_path, runs, content, reason):
+    text = content if isinstance(content, str) else json.dumps({"certificates": [CERTIFICATE | content]})
+    (runs / "mnm-1" / "certificates.json").write_text(text)
+    _, page, said = write(capsys, tmp_path, results=tmp_path, runs=(runs,))
+    assert "4 runs" in said
+    assert reason in page.markup
+    assert "Certified by fresh episodes" not in page.markup

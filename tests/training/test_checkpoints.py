@@ -7,8 +7,6 @@ import random
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import time
 
 import gymnasium as gym
@@ -23,8 +21,8 @@ from mnm.commands.train import train
 from mnm.training import checkpoints, saving
 from mnm.training.checkpoints import CheckpointError, MismatchError, restore_checkpoints, save_checkpoint
 from mnm.training.learner import Learner
-from mnm.training.metrics import read_metrics
 from mnm.training.saving import read_arrays
+from training.kills import arrays, assert_same_run, kill_and_resume, measured, started
 
 pytestmark = pytest.mark.slow
 
@@ -338,33 +336,6 @@ def arguments(env, steps, runs, *more):
     return ["sac", "--env", env, "--steps", str(steps), "--runs", str(runs), *SMALL, *OFTEN, *more]
 
 
-def measured(folder):
-    table = read_metrics(folder / "metrics.csv")
-    return {name: column for name, column in table.items() if name not in ("seconds", "updates_per_s")}
-
-
-def arrays(folder):
-    with np.load(folder / "agent.npz") as file:
-        return [file[name] for name in file.files if name != "header"]
-
-
-def started(*command):
-    """A process of its own. It reads the programs of the tests' cache, and writes none: it may be killed halfway."""
-    code = "import sys\nfrom mnm.cli import main\nsys.argv[0] = 'mnm'\nmain()"
-    environment = os.environ | {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "1e9"}
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, command)],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
-
-
-def newest(folder):
-    """The step of a run's last checkpoint, 0 without any."""
-    return max((int(path.name.partition("-")[0]) for path in (folder / "checkpoints").glob("*.npz")), default=0)
-
-
 @pytest.mark.apart
 @pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.long)])
 @pytest.mark.parametrize("env", ["Pendulum-v1", "InvertedPendulum-v5"])
@@ -373,29 +344,13 @@ def test_a_run_killed_again_and_again_ends_as_one_never_killed(env, kills, tmp_p
 
     However few, some kills come before the agent learns and the last one after.
     """
-    steps, moment = 240, random.Random(env)
+    steps, chance = 240, random.Random(env)
     assert train(arguments(env, steps, tmp_path / "whole")) == 0
     (whole,) = (tmp_path / "whole").iterdir()
     killed = tmp_path / "killed" / whole.name
     command = ["train", *arguments(env, steps, tmp_path / "killed", "--checkpoint-minutes", "0")]
-    for number in range(kills):
-        passed = max(newest(killed), number * steps // (2 * kills))
-        process = started(*command)
-        while process.poll() is None and newest(killed) <= passed:
-            time.sleep(0.01)
-        time.sleep(moment.uniform(0, 0.1))
-        assert process.poll() is None, (number, process.stderr.read())
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        process.stderr.close()
-        command = ["resume", killed]
-    config = json.loads((killed / "config.json").read_text())
-    (killed / "config.json").write_text(json.dumps(config | {"checkpoint_minutes": 2.0}))
-    assert resume(Resume(killed)) == 0
-    np.testing.assert_equal(measured(killed), measured(whole))
-    assert (killed / "evaluations.csv").read_text() == (whole / "evaluations.csv").read_text()
-    for one, two in zip(arrays(killed), arrays(whole), strict=True):
-        np.testing.assert_array_equal(one, two)
+    kill_and_resume(command, killed, [(number * steps // (2 * kills), 0) for number in range(kills)], chance)
+    assert_same_run(killed, whole)
 
 
 @pytest.mark.apart

@@ -1,6 +1,7 @@
 """Learning from data alone: no environment is stepped, a killed run goes on bit for bit, what is unknown costs."""
 
 import json
+import random
 from dataclasses import replace
 
 import gymnasium as gym
@@ -17,6 +18,7 @@ from mnm.training.checkpoints import restore_checkpoints, save_checkpoint
 from mnm.training.datasets import open_dataset
 from mnm.training.learner import CHUNK, Learner
 from mnm.training.metrics import read_metrics
+from training.kills import assert_same_run, kill_and_resume
 
 pytestmark = pytest.mark.slow
 
@@ -192,6 +194,63 @@ def test_the_command_line_trains_resumes_and_tells_of_changed_data(tmp_path, mon
     assert "has changed: it had 600 rows when the run began, and has 601 others now" in capsys.readouterr().err
 
 
+PENDULUM = (
+    "--env Pendulum-v1 --updates 500 --evaluate --scale quick --hidden 8 --batch-size 16 --model-hidden 8"
+    " --head-hidden 8 --classifier-hidden 8 --ensemble-size 2 --model-buffer-capacity 64 --warmup-updates 500"
+    " --evaluate-every 50 --evaluation-episodes 1"
+)
+
+
+def swings(path, rows=300):
+    """Random torques on random states of the pendulum: what follows is noise, which is as good to learn from."""
+    noise = np.random.default_rng(0)
+    columns = {name: noise.normal(size=(rows, 3)) for name in ("observations", "next_observations")}
+    columns |= {"actions": noise.uniform(-2, 2, (rows, 1)), "rewards": noise.normal(size=rows)}
+    np.savez(path, **columns, terminations=np.zeros(rows))
+    return str(path)
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize(
+    ("room", "kills"), [(200, 3), *(pytest.param(n, 20, marks=pytest.mark.long) for n in (200, 1024))]
+)
+def test_a_run_killed_again_and_again_ends_as_one_never_killed(room, kills, tmp_path):
+    """By SIGKILL: first in the model's warm-up, then while it learns.
+
+    The data have 300 rows: with room for 200 they are sampled from the disk.
+    """
+    data = swings(tmp_path / "swings.npz")
+    command = ["train", "mnm_approx", "--dataset", data, *PENDULUM.split(), "--replay-capacity", str(room)]
+    assert run([*command, "--runs", str(tmp_path / "whole")]) == 0
+    (whole,) = (tmp_path / "whole").iterdir()
+    killed = tmp_path / "killed" / whole.name
+    command += ["--runs", str(tmp_path / "killed"), "--checkpoint-minutes", "0"]
+    learning = [(number * 400 // kills, 0) for number in range(1, kills)]
+    kill_and_resume(command, killed, [(0, 0), *learning], random.Random(room))
+    assert_same_run(killed, whole)
+
+
+def test_data_are_read_once_at_the_start_and_once_when_a_run_goes_on(tmp_path):
+    dataset, read = open_dataset(walk(tmp_path / "walk.npz")), []
+
+    def counting(start, stop):
+        read.append((start, stop))
+        return dataset.read(start, stop)
+
+    watched = replace(dataset, read=counting)
+    config = replace(preset(ALGORITHMS["sac"], "quick", "", offline=True), **TINY)
+    new = Learner(ALGORITHMS["sac"], config, dataset.recorded(), dataset=watched)
+    assert read == [(0, 600)]
+    assert int(new.replay.size) == 600
+    resumed = Learner(ALGORITHMS["sac"], config, dataset.recorded(), dataset=watched, resumes=True)
+    assert read == [(0, 600), (0, 600)]
+    assert int(resumed.replay.size) == 0
+    assert resumed.digest == new.digest
+    save_checkpoint(tmp_path, new, 0)
+    restore_checkpoints([tmp_path], resumed)
+    assert_same(new, resumed)
+
+
 def test_a_run_s_replay_and_its_episodes_are_data_sets(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     online = "train sac --env Pendulum-v1 --steps 60 --learning-starts 40 --updates-per-step 1"
@@ -235,6 +294,16 @@ def test_what_cannot_be_is_one_line(options, message, tmp_path, monkeypatch, cap
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_data_whose_path_no_configuration_can_hold_are_refused(tmp_path, capsys):
+    folder = tmp_path / ("deep" * 40) / ("er" * 80)
+    folder.mkdir(parents=True)
+    assert run(["train", "sac", "--dataset", walk(folder / "walk.npz"), "--runs", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert "its whole path must be a name of at most 300 printable characters: move the data elsewhere" in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "walk-sac-seed0").exists()
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
@@ -64,9 +64,11 @@ class Score:
 
 @dataclass(frozen=True)
 class Aggregate:
-    """An agent against the baseline over several environments."""
+    """An agent against the baseline over several environments, or over several data sets."""
 
     agent: str
+    learned_from: str
+    """Real steps, or data."""
     environments: int
     probability_of_improvement: float
     low: float
@@ -75,9 +77,15 @@ class Aggregate:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All that is compared on one environment."""
+    """All that is compared on one environment; of runs that learned from data, on one data set."""
 
     env: str
+    data: Mapping[str, Any] | None
+    """That all runs learned from, if they took no real steps."""
+    setting: str
+    """Environment and data in words."""
+    clock: str
+    """What a step is: "steps", or "updates" from data."""
     step: int
     steps: list[int]
     """Those at which all runs were evaluated."""
@@ -98,27 +106,46 @@ class Comparison:
 
 
 def compare_runs(runs: Sequence[Run], metric: str, at: int | None, baseline: str | None) -> list[Comparison]:
-    """One comparison per environment, of all runs that have measured something."""
+    """One comparison per environment and data set, of all runs that have measured something."""
     measured = [run for run in runs if run.metrics.get("step")]
     if not measured:
         raise CompareError(f"{runs[0].folder}{' and the others' if len(runs) > 1 else ''}: nothing is measured yet")
     known = sorted({name for run in measured for name in run.metrics} - {"step"})
     if metric not in known:
-        raise CompareError(f"no run has a metric {metric!r}{nearest(metric, known)}; known: {', '.join(known)}")
-    agents = {
-        env: label_agents([run for run in measured if run.env == env]) for env in sorted({run.env for run in measured})
-    }
+        raise CompareError(
+            f"no run has a metric {metric!r}{nearest(metric, known)}; known: {', '.join(known)}{_unplayed(measured)}"
+        )
+    agents = {setting: label_agents(same) for setting, same in by_setting(measured).items()}
     if baseline is not None and not any(_labels(groups, baseline) for groups in agents.values()):
         found = sorted({label for groups in agents.values() for label in groups})
         raise CompareError(
             f"--baseline: no measured run is of an agent {baseline!r}{nearest(baseline, found)}; "
             f"there are: {', '.join(found)}"
         )
-    return [_compare_on(env, groups, metric, at, baseline) for env, groups in agents.items()]
+    return [_compare_on(setting, groups, metric, at, baseline) for setting, groups in agents.items()]
+
+
+def by_setting(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """Runs that may be compared, together: of one task, and of one data set if they learned from data alone."""
+    ordered = sorted(runs, key=lambda run: (run.env, run.data is not None, run.setting))
+    return {setting: [run for run in runs if run.setting == setting] for setting in (run.setting for run in ordered)}
+
+
+def kept_apart(runs: Iterable[Run]) -> list[str]:
+    """A word for each task on which runs learned from different things, and are therefore not compared."""
+    settings: dict[str, set[str]] = {}
+    for run in runs:
+        settings.setdefault(run.env, set()).add(run.setting)
+    return [
+        f"{env}: compared apart, since they did not learn from the same: "
+        + "; ".join("runs with real steps" if setting == env else setting for setting in sorted(found))
+        for env, found in sorted(settings.items())
+        if env and len(found) > 1
+    ]
 
 
 def label_agents(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """The runs of one environment by agent; those of an agent whose configurations differ are kept apart.
+    """The runs of one setting by agent; those of an agent whose configurations differ are kept apart.
 
     Their labels name what differs, such as sac:scale=quick. A scale sets many settings at once and stands for them.
     """
@@ -181,21 +208,23 @@ def curve(group: Group) -> NDArray:
 def aggregates(comparisons: Sequence[Comparison]) -> list[Aggregate]:
     """The mean probability of improvement of each agent that meets the baseline on at least two environments.
 
-    Returns of different environments have no common unit, and this needs none.
+    Returns of different environments have no common unit, and this needs none. What was learned from data is a mean
+    of its own, over data sets.
     """
-    meetings: dict[str, list[NDArray]] = {}
+    meetings: dict[tuple[str, str], list[NDArray]] = {}
     for one in comparisons:
         for group in one.groups.values():
             if one.baseline is None or group is one.baseline:
                 continue
             if np.isfinite(group.scores).all() and np.isfinite(one.baseline.scores).all():
-                meetings.setdefault(group.agent, []).extend([group.scores, one.baseline.scores])
+                place = ("real steps" if one.data is None else "data", group.agent)
+                meetings.setdefault(place, []).extend([group.scores, one.baseline.scores])
     found = []
-    for agent, strata in sorted(meetings.items()):
+    for (learned_from, agent), strata in sorted(meetings.items(), key=lambda item: (item[0][0] == "data", item[0])):
         if len(strata) > 2:
             low, high = bootstrap_interval(strata, mean_probability_of_improvement)
             probability = float(mean_probability_of_improvement(*strata))
-            found.append(Aggregate(agent, len(strata) // 2, probability, low, high))
+            found.append(Aggregate(agent, learned_from, len(strata) // 2, probability, low, high))
     return found
 
 
@@ -219,20 +248,23 @@ def different_versions(runs: Iterable[Run]) -> list[str]:
 
 
 def _compare_on(
-    env: str, agents: dict[str, list[Run]], metric: str, at: int | None, baseline: str | None
+    setting: str, agents: dict[str, list[Run]], metric: str, at: int | None, baseline: str | None
 ) -> Comparison:
-    """The comparison on one environment, and everything about its runs that a reader must know."""
+    """The comparison in one setting, and everything about its runs that a reader must know."""
     for agent, runs in agents.items():
-        _check_seeds(env, agent, runs)
+        _check_seeds(setting, agent, runs)
+    first = next(iter(agents.values()))[0]
+    clock = first.clock
     notes = [*_different_configurations(agents), *(note for runs in agents.values() for note in _unfinished(runs))]
     values = {run.folder: _measured(run, metric) for runs in agents.values() for run in runs}
     steps = sorted(set.intersection(*(set(by_step) for by_step in values.values())))
     if not steps:
-        raise CompareError(f"{env}: there is no step at which all runs were evaluated; compare fewer runs")
+        raise CompareError(f"{setting}: there is no {clock[:-1]} at which all runs were evaluated; compare fewer runs")
     if at is not None and at not in steps:
         without = next(folder for folder, by_step in values.items() if at not in by_step)
         raise CompareError(
-            f"--at {at}: {without} was not evaluated at that step; all runs on {env} were at {_listed(steps)}: "
+            f"--at {at}: {without} was not evaluated at that {clock[:-1]}; all runs on {setting} were at "
+            f"{_listed(steps)}: "
             "choose one of these, or compare fewer runs"
         )
     step = steps[-1] if at is None else at
@@ -240,13 +272,14 @@ def _compare_on(
     for agent, runs in agents.items():
         curves = np.array([[values[run.folder][one] for one in steps] for run in runs])
         groups[agent] = Group(agent, runs, curves, curves[:, steps.index(step)])
-        notes += _not_finite(groups[agent], metric, step, steps)
+        notes += _not_finite(groups[agent], metric, step, steps, clock)
     labels = _labels(agents, baseline) if baseline is not None else []
     if len(labels) > 1:
-        raise CompareError(f"--baseline {baseline}: on {env} it is several: name one of {', '.join(labels)}")
+        raise CompareError(f"--baseline {baseline}: on {setting} it is several: name one of {', '.join(labels)}")
     if baseline is not None and not labels:
         notes.append(f"there is not a run of the baseline {baseline}: nothing is tested")
-    return Comparison(env, step, steps, groups, groups[labels[0]] if labels else None, notes)
+    rival = groups[labels[0]] if labels else None
+    return Comparison(first.env, first.data, setting, clock, step, steps, groups, rival, notes)
 
 
 def _labels(agents: dict[str, list[Run]], agent: str) -> list[str]:
@@ -260,14 +293,20 @@ def _measured(run: Run, metric: str) -> dict[int, float]:
     return dict(zip(steps, run.metrics.get(metric, [nan] * len(steps)), strict=True))
 
 
-def _check_seeds(env: str, agent: str, runs: Sequence[Run]) -> None:
+def _unplayed(runs: Iterable[Run]) -> str:
+    """Why a run from data may have no return."""
+    unplayed = any(run.data is not None and not run.data["evaluate"] for run in runs)
+    return "; a run from data has returns only if it was trained with --evaluate" if unplayed else ""
+
+
+def _check_seeds(setting: str, agent: str, runs: Sequence[Run]) -> None:
     """The same seed twice is no second observation."""
     first: dict[int, Run] = {}
     for run in runs:
         if run.seed in first:
             place = first[run.seed].folder
             raise CompareError(
-                f"{env}, {agent}: seed {run.seed} is there twice, in {place} and in {run.folder}: name one"
+                f"{setting}, {agent}: seed {run.seed} is there twice, in {place} and in {run.folder}: name one"
             )
         first[run.seed] = run
 
@@ -292,20 +331,22 @@ def _different_configurations(agents: dict[str, list[Run]]) -> list[str]:
 
 def _unfinished(runs: Iterable[Run]) -> list[str]:
     return [
-        f"{run.folder} is unfinished: {run.metrics['step'][-1]:.0f} of {run.config['steps']} steps"
+        f"{run.folder} is unfinished: {run.metrics['step'][-1]:.0f} of {run.config['steps']} {run.clock}"
         for run in runs
         if not run.finished
     ]
 
 
-def _not_finite(group: Group, metric: str, step: int, steps: Sequence[int]) -> list[str]:
+def _not_finite(group: Group, metric: str, step: int, steps: Sequence[int], clock: str) -> list[str]:
     """Which runs have no finite value, and where; those at the step that is compared cost the agent its numbers."""
     notes = []
     for run, values in zip(group.runs, group.curves, strict=True):
         where = [one for one, value in zip(steps, values, strict=True) if not isfinite(value)]
-        if step in where:
+        if metric not in run.metrics:
+            notes.append(f"{run.folder} has no {metric}: no numbers for {group.agent}{_unplayed([run])}")
+        elif step in where:
             value = values[steps.index(step)]
-            notes.append(f"{run.folder}: {metric} is {value} at step {step}: no numbers for {group.agent}")
+            notes.append(f"{run.folder}: {metric} is {value} at {clock[:-1]} {step}: no numbers for {group.agent}")
         elif where:
             notes.append(f"{run.folder}: {metric} is not finite at {_listed(where)}: a gap in the curve")
     return notes

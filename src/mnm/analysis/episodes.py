@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from mnm.analysis.betting import betting_lower_bound
+from mnm.analysis.certificates import PROMISES
 from mnm.diagnostics import Episode, diagnose
 from mnm.messages import UserError
 from mnm.training.learner import Learner
@@ -22,14 +23,6 @@ DIAGNOSED = 100
 """Of so many episodes, the first, the agent's own promises are made."""
 ROUNDING = 1e-6
 """Of the range, which is so much wider at both ends: rewards are kept in 32 bits."""
-PROMISES = {
-    "model_return": "return in the model",
-    "q_at_start": "Q at the start (discounted)",
-    "discounted_return": "discounted return obtained",
-    "bound": "MnM's bound (nats)",
-    "log_return": "log of the discounted return (nats)",
-}
-"""What is shown of the agent's diagnostics, in words."""
 
 
 @dataclass(frozen=True)

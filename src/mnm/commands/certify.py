@@ -28,8 +28,9 @@ class Certify:
 
     SOURCE is a file of transitions of a finite MDP (state, action, reward, next_state; .csv or .npz): the smallest
     return, discounted, in all dynamics that the data allow. Or SOURCE is a run's folder: the return, undiscounted, of
-    fresh episodes of its agent. Examples: mnm certify data.csv --policy best --states 6 --actions 2 --discount 0.9
-    --reward-range 0 1; mnm certify runs/Pendulum-v1-sac-seed0 --episodes 100 --reward-range -16.3 0 --at-least -300
+    fresh episodes of its agent; the answer is kept in the folder, for the report. Examples: mnm certify data.csv
+    --policy best --states 6 --actions 2 --discount 0.9 --reward-range 0 1; mnm certify runs/Pendulum-v1-sac-seed0
+    --episodes 100 --reward-range -16.3 0 --at-least -300
     """
 
     source: tyro.conf.Positional[Path]
@@ -183,6 +184,7 @@ def print_data_certificate(command: Certify, certificate: Certificate, reason: s
 
 def certify_run(command: Certify) -> int:
     """By fresh episodes."""
+    from mnm.analysis.certificates import keep_certificate
     from mnm.analysis.episodes import as_json, certify_agent, range_of_returns
     from mnm.commands.evaluate import never_but
     from mnm.training.driver import load_trained
@@ -221,16 +223,21 @@ def certify_run(command: Certify) -> int:
         "seed": command.seed or 0,
     }
     learner.close()
+    answer = as_json(certificate, about)
     if command.json:
-        print(json.dumps(as_json(certificate, about), allow_nan=False))
+        print(json.dumps(answer, allow_nan=False))
     else:
         print_episode_certificate(about, certificate)
+    try:
+        keep_certificate(command.source, answer)
+    except UserError as error:  # the answer stands, in a folder that cannot be written to
+        print(f"mnm: the certificate is not kept for the report: {error}", file=sys.stderr)
     return 0 if certificate.certified else NOT_CERTIFIED
 
 
 def print_episode_certificate(about: dict[str, Any], certificate: EpisodeCertificate) -> None:
     """What is printed of a certificate by episodes."""
-    from mnm.analysis.episodes import PROMISES
+    from mnm.analysis.certificates import PROMISES
 
     returns = certificate.returns
     low, high = certificate.return_range

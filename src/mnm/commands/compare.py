@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from math import isfinite
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
@@ -20,6 +21,7 @@ from mnm.analysis.comparison import (
     configuration,
     curve,
     different_versions,
+    kept_apart,
     number_of_seeds,
     unmeasured,
 )
@@ -34,11 +36,16 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
+TITLE = 40
+"""Letters that a panel's title has room for in a line."""
+
+
 @dataclass(frozen=True)
 class Compare:
     """Compare agents over seeds: means, intervals, and tests against a baseline, per environment.
 
-    Larger values of the metric count as better. Example: mnm compare runs --baseline sac --png curves.png
+    Larger values of the metric count as better. Runs from data alone are compared per data set, apart from those with
+    real steps. Example: mnm compare runs --baseline sac --png curves.png
     """
 
     paths: tyro.conf.Positional[tuple[Path, ...]]
@@ -48,7 +55,7 @@ class Compare:
     metric: str = "return"
     """A column of metrics.csv."""
     at: int | None = None
-    """Compare at this step; by default at the last one that all runs of the environment have reached."""
+    """Compare at this step or update; by default at the last one that all runs of the environment have reached."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print JSON instead of tables: all numbers, and the curves."""
     png: Path | None = None
@@ -64,7 +71,7 @@ def compare(command: Compare) -> int:
     try:
         runs = find_runs(command.paths)
         comparisons = compare_runs(runs, command.metric, command.at, command.baseline)
-        notes = [*unmeasured(runs), *different_versions(runs)]
+        notes = [*kept_apart(runs), *unmeasured(runs), *different_versions(runs)]
         if command.png is not None:
             draw(comparisons, command.metric, command.png)
     except UserError as error:
@@ -96,17 +103,18 @@ def print_report(console: Console, comparisons: Sequence[Comparison], metric: st
         print()
     found = aggregates(comparisons)
     if found:
-        console.print(aggregate_table(found, len(comparisons)))
+        console.print(aggregate_table(found, comparisons))
     _print_warnings(notes)
 
 
 def table(one: Comparison, metric: str) -> Table:
-    """The agents of one environment."""
+    """The agents of one environment, or of one data set."""
     from rich.table import Table
 
     runs = sum(len(group.runs) for group in one.groups.values())
     last = f" (the last that all {runs} runs have reached)" if one.step == one.steps[-1] else ""
-    rich_table = Table(title=f"{one.env}: {metric} at step {one.step}{last}", title_justify="left", header_style="bold")
+    title = f"{one.setting}: {metric} at {one.clock[:-1]} {one.step}{last}"
+    rich_table = Table(title=title, title_justify="left", header_style="bold")
     rich_table.add_column("agent", overflow="fold")
     for heading in ("seeds", "mean", "IQM [95 % interval]"):
         rich_table.add_column(heading, justify="right")
@@ -122,23 +130,26 @@ def table(one: Comparison, metric: str) -> Table:
     return rich_table
 
 
-def aggregate_table(found: Sequence[Aggregate], environments: int) -> Table:
-    """The agents over all environments."""
+def aggregate_table(found: Sequence[Aggregate], comparisons: Sequence[Comparison]) -> Table:
+    """The agents over all environments, and over all data sets."""
     from rich.table import Table
 
     rich_table = Table(title="Mean over environments", title_justify="left", header_style="bold")
     rich_table.add_column("agent", overflow="fold")
-    rich_table.add_column("environments", justify="right")
+    rich_table.add_column("over", justify="right")
     rich_table.add_column("P(better than the baseline) [95 % interval]", justify="right")
     for one in found:
         interval = f" [{one.low:.2f}, {one.high:.2f}]" if isfinite(one.low) else ""
-        cells = (f"{one.environments} of {environments}", f"{one.probability_of_improvement:.2f}{interval}")
+        from_data = one.learned_from == "data"
+        number = sum((each.data is not None) == from_data for each in comparisons)
+        places = f"{one.environments} of {number} {'data sets' if from_data else 'environments'}"
+        cells = (places, f"{one.probability_of_improvement:.2f}{interval}")
         rich_table.add_row(one.agent, *cells)
     return rich_table
 
 
 def draw(comparisons: Sequence[Comparison], metric: str, png: Path) -> None:
-    """Sample efficiency: the interquartile mean over seeds against real steps, with its interval as a band."""
+    """Sample efficiency: the interquartile mean over seeds against real steps, or updates from data, with a band."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -158,7 +169,8 @@ def draw(comparisons: Sequence[Comparison], metric: str, png: Path) -> None:
                 panel.plot(one.steps, middle, label=label, color=colour, linestyle=dashes, marker="o", markersize=2.5)
                 panel.fill_between(one.steps, low, high, color=colour, alpha=0.2, linewidth=0)
             panel.axvline(one.step, color="0.6", linewidth=1, linestyle=":")
-            panel.set(title=one.env, xlabel="real steps", ylabel=f"{metric}, IQM and 95 % interval")
+            x = "real steps" if one.data is None else "updates from data"
+            panel.set(title=fill(one.setting, TITLE), xlabel=x, ylabel=f"{metric}, IQM and 95 % interval")
             panel.legend()
         for panel in panels[len(comparisons) :]:
             panel.remove()
@@ -187,7 +199,15 @@ def _comparison_as_json(one: Comparison) -> dict[str, Any]:
             found |= {"p_value_is_exact": is_exact(*numbers), "smallest_possible_p": smallest_possible_p(*numbers)}
         rows.append(found)
     baseline = one.baseline.agent if one.baseline is not None else None
-    return {"env": one.env, "step": one.step, "baseline": baseline, "agents": rows, "warnings": one.warnings}
+    return {
+        "env": one.env,
+        "data": one.data,
+        "clock": one.clock,
+        "step": one.step,
+        "baseline": baseline,
+        "agents": rows,
+        "warnings": one.warnings,
+    }
 
 
 def _without_nan(value: Any) -> Any:

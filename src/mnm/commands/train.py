@@ -10,7 +10,8 @@ import tyro
 from mnm.agents import ALGORITHMS, find_algorithm
 from mnm.agents.algorithm import Algorithm
 from mnm.agents.base import AgentConfig
-from mnm.messages import UserError, fail
+from mnm.messages import UserError, fail, short
+from mnm.schema import refused
 from mnm.training.datasets import Dataset, open_dataset
 from mnm.training.driver import run_training
 from mnm.training.learner import Learner
@@ -51,6 +52,8 @@ def run(algorithm: Algorithm, options: Options, config: AgentConfig) -> int:
     check(options)
     trust(options.env)
     dataset = None if options.dataset is None else open_dataset(options.dataset, download=True)
+    if dataset is not None and (why := refused(dataset.name, str)):  # config.json could not be read again
+        raise RunError(f"--dataset {short(dataset.name)}: its whole path must be {why}: move the data elsewhere")
     task = options.env if dataset is None else dataset.task(options.env or None)
     if options.evaluate and not isinstance(task, str):
         raise RunError(f"--evaluate needs an environment, and {options.dataset} names none: name it, --env ID")

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mnm.analysis.comparison import label_agents
+from mnm.analysis.certificates import Kept, read_certificates
+from mnm.analysis.comparison import by_setting, label_agents
 from mnm.figures import EXACT, titles
 from mnm.figures.base import ANSWERS, Columns, Verdict, read_csv
 from mnm.training.runs import CONFIG, Run, read_run
@@ -61,6 +62,8 @@ class Contents:
     """By a run's folder: its agent, told apart from the same agent with other settings."""
     videos: Mapping[Path, Sequence[str]]
     """By a run's folder: the videos in it, as data URIs."""
+    certificates: Mapping[Path, Sequence[Kept]]
+    """By a run's folder: what `mnm certify` found, the latest last."""
     problems: Sequence[str]
     """What was found and could not be read."""
 
@@ -78,7 +81,9 @@ def read_contents(results: Path, run_folders: Iterable[Path]) -> Contents:
     missing = [name for name in EXACT if name not in {figure.name for figure in present}]
     runs, unreadable = read_runs(run_folders)
     videos, undrawn = read_videos(runs)
-    return Contents(present, missing, runs, agent_labels(runs), videos, [*problems, *unreadable, *undrawn])
+    certificates, unproven = read_all_certificates(runs)
+    found = [*problems, *unreadable, *undrawn, *unproven]
+    return Contents(present, missing, runs, agent_labels(runs), videos, certificates, found)
 
 
 def read_verdicts(path: Path) -> dict[str, list[Verdict]]:
@@ -156,7 +161,18 @@ def read_videos(runs: Sequence[Run]) -> tuple[dict[Path, list[str]], list[str]]:
     return videos, problems
 
 
+def read_all_certificates(runs: Sequence[Run]) -> tuple[dict[Path, list[Kept]], list[str]]:
+    """The certificates in the runs' folders, and which cannot be read."""
+    certificates, problems = {}, []
+    for run in runs:
+        try:
+            certificates[run.folder] = read_certificates(run.folder)
+        except UNREADABLE as error:
+            problems.append(str(error))
+    return certificates, problems
+
+
 def agent_labels(runs: Sequence[Run]) -> dict[Path, str]:
-    """The agent of each run; where it ran on a task with different settings, with what differs."""
-    groups = (label_agents([run for run in runs if run.env == env]) for env in dict.fromkeys(run.env for run in runs))
+    """The agent of each run; where it ran on a task, or on data, with different settings, with what differs."""
+    groups = (label_agents(same) for same in by_setting(runs).values())
     return {run.folder: label for group in groups for label, same in group.items() for run in same}

@@ -22,11 +22,21 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from mnm.analysis.comparison import CompareError, Comparison, aggregates, compare_runs, different_versions, label_agents
+from mnm.analysis.certificates import PROMISES, Kept
+from mnm.analysis.comparison import (
+    CompareError,
+    Comparison,
+    aggregates,
+    by_setting,
+    compare_runs,
+    different_versions,
+    kept_apart,
+    label_agents,
+)
 from mnm.figures.base import ANSWERS
 from mnm.plotting.style import agent_name
 from mnm.report.contents import Contents, FoundFigure
-from mnm.report.plots import Plot, diagnostic_plots, figure_plots, not_measured, return_plots
+from mnm.report.plots import Plot, certificate_plot, diagnostic_plots, figure_plots, not_measured, return_plots
 from mnm.training.runs import Run, revision
 
 PACKAGE = "mnm.report"
@@ -49,6 +59,10 @@ def rendered(contents: Contents, baseline: str | None, flags: Mapping[str, Seque
     returns = return_plots(contents.runs, contents.labels)
     first = headline(figures, returns)
     scripts = [get_plotlyjs(), files(PACKAGE).joinpath("page.js").read_text(encoding="utf-8")]
+    runs = [
+        {"number": number} | described(run, contents.labels[run.folder], contents.certificates.get(run.folder, ()))
+        for number, run in enumerate(contents.runs)
+    ]
     return environment.get_template("page.html").render(
         style=Markup(files(PACKAGE).joinpath("page.css").read_text(encoding="utf-8")),
         scripts=[Markup(script) for script in scripts],
@@ -59,17 +73,15 @@ def rendered(contents: Contents, baseline: str | None, flags: Mapping[str, Seque
         figures=[figure for figure in figures if figure is not first],
         returns=[plot for plot in returns if plot is not first],
         videos=[
-            (f"{run.env}, {agent_name(contents.labels[run.folder])}, seed {run.seed}", video)
+            (f"{run.setting}, {agent_name(contents.labels[run.folder])}, seed {run.seed}", video)
             for run in contents.runs
             for video in contents.videos.get(run.folder, ())
         ],
         baseline=baseline,
         comparisons=compared,
         aggregates=aggregates([comparison for _, comparison, _ in compared if comparison is not None]),
-        versions=different_versions(contents.runs),
-        runs=[
-            {"number": number} | described(run, contents.labels[run.folder]) for number, run in enumerate(contents.runs)
-        ],
+        warnings=[*kept_apart(contents.runs), *different_versions(contents.runs)],
+        runs=runs,
         made=how_made(contents.runs, flags),
     )
 
@@ -121,13 +133,15 @@ def tiles(contents: Contents, compared: Sequence[tuple[str, Comparison | None, s
     if contents.figures:
         found.append(Tile(str(len(contents.figures)), plural(len(contents.figures), "figure"), "figures"))
     if contents.runs:
-        tasks = len({run.env for run in contents.runs})
+        tasks = len({run.env or run.setting for run in contents.runs})
         words = f"training {plural(len(contents.runs), 'run')} on {tasks} {plural(tasks, 'task')}"
+        if from_data := sum(run.data is not None for run in contents.runs):
+            words += f", {from_data} from data alone"
         found.append(Tile(str(len(contents.runs)), words, "runs"))
-    scores = [(env, row) for env, one, _ in compared if one for row in one.scores if math.isfinite(row.mean)]
+    scores = [(setting, row) for setting, one, _ in compared if one for row in one.scores if math.isfinite(row.mean)]
     if scores:
-        env, best = max((pair for pair in scores if pair[0] == scores[0][0]), key=lambda pair: pair[1].mean)
-        words = f"highest mean return on {env}: {agent_name(best.agent)}, {best.seeds} {plural(best.seeds, 'seed')}"
+        setting, best = max((pair for pair in scores if pair[0] == scores[0][0]), key=lambda pair: pair[1].mean)
+        words = f"highest mean return on {setting}: {agent_name(best.agent)}, {best.seeds} {plural(best.seeds, 'seed')}"
         found.append(Tile(shown(best.mean), words, "comparisons"))
     return found
 
@@ -138,26 +152,27 @@ def plural(count: int, noun: str) -> str:
 
 
 def comparisons(runs: Sequence[Run], baseline: str | None) -> list[tuple[str, Comparison | None, str]]:
-    """For every task, its agents compared, or the reason why they cannot be."""
+    """For every task and every data set, its agents compared, or the reason why they cannot be."""
     found: list[tuple[str, Comparison | None, str]] = []
-    for env in sorted({run.env for run in runs}):
-        own = [run for run in runs if run.env == env]
+    for setting, own in by_setting(runs).items():
         agents = {name for label, group in label_agents(own).items() for name in (label, group[0].algorithm)}
         try:
             (comparison,) = compare_runs(own, "return", None, baseline if baseline in agents else None)
-            found.append((env, comparison, ""))
+            found.append((setting, comparison, ""))
         except CompareError as error:
-            found.append((env, None, str(error)))
+            found.append((setting, None, str(error)))
     return found
 
 
-def described(run: Run, label: str) -> dict[str, Any]:
-    """A run as the page shows it: where it stands, its diagnostics, how to make it again."""
+def described(run: Run, label: str, certificates: Sequence[Kept]) -> dict[str, Any]:
+    """A run as the page shows it: where it stands, its diagnostics and certificates, how to make it again."""
     settings = run.config.get("settings")
     return {
         "name": run.name,
         "label": agent_name(label),
-        "env": run.env,
+        "setting": run.setting,
+        "data": run.data,
+        "clock": run.clock,
         "seed": run.seed,
         "steps": " of ".join([f"{_last(run, 'step'):,.0f}" if run.metrics.get("step") else "0", *_asked(run)]),
         "return": shown(_last(run, "return"), " ± ", _last(run, "return_std")),
@@ -165,11 +180,29 @@ def described(run: Run, label: str) -> dict[str, Any]:
         "q": shown(_last(run, "q_at_start"), " / ", _last(run, "discounted_return")),
         "error": shown(_last(run, "model_error_1"), " / ", _last(run, "constant_error_1")),
         "calibration": shown(_last(run, "calibration_error")),
+        "guarantee": guarantee(certificates[-1]) if certificates else shown(math.nan),
+        "certificates": [{"guarantee": guarantee(one), "promised": promised(one), **one} for one in certificates],
+        "certificate_plot": certificate_plot(certificates[-1]) if certificates else None,
         "plots": diagnostic_plots(run),
         "not_measured": not_measured(run),
         "command": train_command(run),
         "settings": settings if isinstance(settings, dict) else {},
     }
+
+
+def guarantee(certificate: Kept) -> str:
+    """What a certificate guarantees, in a cell."""
+    if not certificate["certified"]:
+        return "not certified"
+    return f"≥ {shown(certificate['certificate'])} ({100 * certificate['confidence']:g} %)"
+
+
+def promised(certificate: Kept) -> str:
+    """What the agent's own model and Q say of the same episodes."""
+    values = certificate["promises"]
+    return "; ".join(
+        f"{words}: {shown(values[name])}" for name, words in PROMISES.items() if values.get(name) is not None
+    )
 
 
 def _asked(run: Run) -> list[str]:
@@ -190,8 +223,12 @@ def shown(value: float, between: str = "", second: float = math.nan) -> str:
 
 def train_command(run: Run) -> str:
     """The command that makes the run, but for settings that are not its scale's."""
-    options = {"env": run.env, "steps": run.config["steps"], "scale": run.config["scale"], "seed": run.seed}
-    return shlex.join(["mnm", "train", run.algorithm, *(f"--{name}={value}" for name, value in options.items())])
+    options = {"env": run.env, run.clock: run.config["steps"], "scale": run.config["scale"], "seed": run.seed}
+    if run.data is not None:
+        options = {"dataset": run.data["dataset"]} | options
+    flags = [f"--{name}={value}" for name, value in options.items() if value != ""]
+    evaluates = ["--evaluate"] if run.data is not None and run.data["evaluate"] else []
+    return shlex.join(["mnm", "train", run.algorithm, *flags, *evaluates])
 
 
 def how_made(runs: Sequence[Run], flags: Mapping[str, Sequence[object]]) -> dict[str, str]:
@@ -213,7 +250,8 @@ def how_made(runs: Sequence[Run], flags: Mapping[str, Sequence[object]]) -> dict
         )
         made["Revisions of the runs"] = counted(str(run.config.get("revision") or "unknown") for run in runs)
         made["Scales of the runs"] = counted(str(run.config["scale"]) for run in runs)
-        made["Steps of the runs"] = counted(f"{int(run.config['steps']):,}" for run in runs)
+        lengths = (f"{int(run.config['steps']):,}{'' if run.data is None else ' updates from data'}" for run in runs)
+        made["Steps of the runs"] = counted(lengths)
     return made
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mnm.analysis.comparison import by_setting
 from mnm.figures.base import Columns, where
 from mnm.plotting import style
 from mnm.training.runs import Run
@@ -125,14 +126,14 @@ def layout(x: str, y: str, *, height: int, log: bool = False) -> dict[str, Any]:
 
 
 def return_plots(runs: Sequence[Run], labels: Mapping[Any, str]) -> list[Plot]:
-    """For every task, the return of every agent against the real steps."""
+    """For every task the return of every agent against real steps; for every data set, against updates."""
     looks = {
         name: (HUES[look.colour], DASHES[style.LINES.index(look.line)])
         for name, look in style.looks(labels[run.folder] for run in runs).items()
     }
     plots = []
-    for env in dict.fromkeys(run.env for run in runs):
-        measured = [run for run in runs if run.env == env and _has(run, "return")]
+    for setting, same in by_setting(runs).items():
+        measured = [run for run in same if _has(run, "return")]
         traces = []
         for name in sorted({labels[run.folder] for run in measured}):
             curves = [
@@ -142,9 +143,15 @@ def return_plots(runs: Sequence[Run], labels: Mapping[Any, str]) -> list[Plot]:
             ]
             traces += seed_lines(style.agent_name(name), curves, np.mean, *looks[name])
         if traces:
-            axes = layout("real environment steps", "return", height=460)
-            plots.append(Plot(f"{env}: return against real steps", {"data": traces, "layout": axes}))
+            axes = layout(time_axis(same[0]), "return", height=460)
+            clock = "real steps" if same[0].data is None else "updates"
+            plots.append(Plot(f"{setting}: return against {clock}", {"data": traces, "layout": axes}))
     return plots
+
+
+def time_axis(run: Run) -> str:
+    """What a run's steps are, below a curve; a run from data takes no real ones."""
+    return "real environment steps" if run.data is None else "updates from data"
 
 
 @dataclass(frozen=True)
@@ -155,6 +162,8 @@ class Diagnostic:
     unit: str
     columns: Mapping[str, str]
     log: bool = False
+    from_data: bool = False
+    """Whether only runs from data measure it."""
 
 
 DIAGNOSTICS = (
@@ -164,7 +173,7 @@ DIAGNOSTICS = (
     ),
     Diagnostic("The return in the model", "return", {"model_return": "in the model", "return": "in the task"}),
     Diagnostic(
-        "Model error on held-out episodes",
+        "Model error on held-out transitions",
         "squared error",
         {
             "model_error_1": "model, 1 step",
@@ -178,6 +187,18 @@ DIAGNOSTICS = (
         "The classifier on held-out transitions",
         "share",
         {"held_out_accuracy": "accuracy (0.5: perfect model)", "calibration_error": "calibration error"},
+    ),
+    Diagnostic(
+        "Q where the data are and where the policy goes",
+        "Q",
+        {"q_policy": "at the policy's actions", "q_data": "at the data's"},
+        from_data=True,
+    ),
+    Diagnostic(
+        "The classifier's log p/q there",
+        "nats",
+        {"log_ratio_policy": "at the policy's actions", "log_ratio_data": "at the data's"},
+        from_data=True,
     ),
 )
 
@@ -195,18 +216,38 @@ def diagnostic_plots(run: Run) -> list[Plot]:
                 colour = PALETTE[number // 2] if len(diagnostic.columns) > 2 else PALETTE[number]
                 dash = DASHES[number % 2]
                 traces.append(line(name, (run.metrics["step"], run.metrics[column]), colour, dash=dash))
-        axes = layout("real environment steps", diagnostic.unit, height=320, log=diagnostic.log)
+        axes = layout(time_axis(run), diagnostic.unit, height=320, log=diagnostic.log)
         plots.append(Plot(diagnostic.title, {"data": traces, "layout": axes}))
     return plots
 
 
 def not_measured(run: Run) -> list[str]:
     """The titles of the other diagnostics."""
-    return [diagnostic.title for diagnostic in DIAGNOSTICS if not _has(run, next(iter(diagnostic.columns)))]
+    expected = [diagnostic for diagnostic in DIAGNOSTICS if run.data is not None or not diagnostic.from_data]
+    return [diagnostic.title for diagnostic in expected if not _has(run, next(iter(diagnostic.columns)))]
 
 
 def _has(run: Run, column: str) -> bool:
     return any(math.isfinite(value) for value in run.metrics.get(column, []))
+
+
+def certificate_plot(certificate: Mapping[str, Any]) -> Plot:
+    """The returns of a certificate's fresh episodes, and what is guaranteed, asked for and promised of their mean."""
+    returns, promised = certificate["returns"], certificate["promises"].get("model_return")
+    ends = [1, max(2, len(returns))]
+    levels = [
+        ("mean", certificate["mean"], "--blue", "dash"),
+        (f"{100 * certificate['confidence']:g} % lower bound", certificate["certificate"], "--green", "solid"),
+        ("asked for", certificate["at_least"], "--ink", "dot"),
+        ("mean return in the model", promised, "--orange", "dashdot"),
+    ]
+    episodes = line("episodes", (range(1, len(returns) + 1), returns), "--blue") | {"mode": "markers"}
+    traces = [episodes] + [
+        line(name, (ends, [value, value]), colour, dash=dash) | {"mode": "lines"}
+        for name, value, colour, dash in levels
+        if value is not None
+    ]
+    return Plot("Returns of fresh episodes", {"data": traces, "layout": layout("episode", "return", height=320)})
 
 
 # -- the exact figures ------------------------------------------------------------------------------------------------

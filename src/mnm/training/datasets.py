@@ -111,13 +111,18 @@ def open_dataset(name: str, *, download: bool = False) -> Dataset:
     return _of_minari(name, download)
 
 
-def checked(dataset: Dataset, environment: Environment) -> str:
-    """The digest of a data set that can be learned from as that environment's; refused where it cannot."""
+def checked(dataset: Dataset, environment: Environment, take: Callable[[Transitions], None] | None = None) -> str:
+    """The digest of a data set that can be learned from as that environment's; refused where it cannot.
+
+    All rows are read once, in blocks: `take` gets each block after it has been checked.
+    """
     if dataset.rows < 1:
         raise DatasetError(f"{dataset.name} is empty: it has no transitions")
     digest, ends = hashlib.sha256(), []
     for start, arrays in _blocks(dataset):
         _check_block(dataset.name, arrays, start, environment)
+        if take is not None:
+            take(as_transitions(arrays, environment))
         ends.append(start + np.flatnonzero(arrays["terminations"]))
         for name in COLUMNS:
             digest.update(np.ascontiguousarray(arrays[name], np.float64 if name != "terminations" else bool).tobytes())
@@ -126,8 +131,12 @@ def checked(dataset: Dataset, environment: Environment) -> str:
 
 
 def transitions(dataset: Dataset, environment: Environment, start: int, stop: int) -> Transitions:
-    """These rows, which have been checked, as an agent sees them: actions in [-1, 1]."""
-    arrays = dataset.read(start, stop)
+    """These rows, which have been checked."""
+    return as_transitions(dataset.read(start, stop), environment)
+
+
+def as_transitions(arrays: Arrays, environment: Environment) -> Transitions:
+    """Checked rows as an agent sees them: actions in [-1, 1]."""
     rows = len(arrays["rewards"])
     columns: tuple[Any, ...] = (
         arrays["observations"].reshape(rows, -1).astype(np.float32),

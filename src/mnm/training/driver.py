@@ -76,7 +76,7 @@ def _with_steps(run: Run, steps: int | None) -> Run:
 
 def from_checkpoint(run: Run) -> Learner:
     """The learner as it was last saved, with the seeds that were trained together."""
-    learner = _learner(run)
+    learner = _learner(run, resumes=True)
     try:
         for warning in restore_checkpoints([one.folder for one in _together(run)], learner):
             print(f"mnm: {warning}", file=sys.stderr)
@@ -179,8 +179,8 @@ def _together(run: Run) -> list[Run]:
     return [read_run(run.folder.parent / replace(spec, seed=seed).folder_name) for seed in spec.seeds_together]
 
 
-def _learner(run: Run) -> Learner:
-    """A new learner as the run's configuration describes it."""
+def _learner(run: Run, *, resumes: bool = False) -> Learner:
+    """A new learner as the run's configuration describes it; with `resumes`, one that a checkpoint will fill."""
     spec = run.spec
     try:
         algorithm = find_algorithm(spec.algorithm)
@@ -191,7 +191,7 @@ def _learner(run: Run) -> Learner:
         return Learner(algorithm, config, spec.env, spec.seeds_together, spec.steps)
     dataset = open_dataset(spec.offline["dataset"])
     task = spec.env or dataset.recorded()
-    learner = Learner(algorithm, config, task, spec.seeds_together, dataset=dataset)
+    learner = Learner(algorithm, config, task, spec.seeds_together, dataset=dataset, resumes=resumes)
     if learner.digest != spec.offline["digest"]:
         learner.close()
         raise RunError(

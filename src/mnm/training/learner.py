@@ -31,7 +31,7 @@ from mnm.agents.world_model import ModelConfig, World
 from mnm.diagnostics import Episode, diagnose, diagnose_on_data
 from mnm.envs.adapter import Environment, Task, TaskError, episode_seed, make
 from mnm.replay import HELD_OUT_EVERY, Replay, Transitions
-from mnm.training.datasets import BLOCK, MEMORY, Dataset, DatasetError, checked, transitions
+from mnm.training.datasets import MEMORY, Dataset, DatasetError, checked, transitions
 from mnm.training.programs import act, add_rows, new_agents, observe_rows, store, train_step, update_many
 
 CHUNK = 250
@@ -82,11 +82,13 @@ class Learner:
         start: tuple[State, Replay] | None = None,
         dataset: Dataset | None = None,
         offline: bool = False,
+        resumes: bool = False,
     ) -> None:
         """`longest` is the most real steps that it will take, if that is known: it needs no larger replay.
 
         `start` is what a single seed begins with, instead of a new agent and an empty replay; `dataset` what it learns
-        from, instead of the task. `offline`: it has learned from one before, whose rows are in `start`.
+        from, instead of the task. `offline`: it has learned from one before, whose rows are in `start`. `resumes`: a
+        checkpoint will bring the agent and the replay; the data set is only checked, and read from the disk later on.
         """
         self.algorithm, self.task, self.seeds = algorithm, task, seeds
         self.many = len(seeds) > 1
@@ -138,8 +140,11 @@ class Learner:
         self.digest: str | None = None
         """Of the data set."""
         if dataset is not None:
-            self.digest = checked(dataset, self._evaluation)
-            self._take_in(dataset)
+            self.digest = checked(dataset, self._evaluation, None if resumes else self._take_in)
+            if self._on_disk:
+                self._tell_of_disk(dataset)
+                for number in range(0 if resumes else BLOCKS):
+                    self._read_block(number)
 
     def learn(
         self,
@@ -400,24 +405,21 @@ class Learner:
         self._taken[index] = []
         return self._environments[index].reset(seed)
 
-    def _take_in(self, dataset: Dataset) -> None:
-        """All rows of a data set into the agents' statistics, and as many as there is room for into the replay."""
-        size = block_rows(self._replay_rows) if self._on_disk else BLOCK
-        for start in range(0, dataset.rows, BLOCK):
-            rows = transitions(dataset, self._evaluation, start, min(start + BLOCK, dataset.rows))
-            self._check_rows(dataset.name, rows)
-            self.state = observe_rows(self.algorithm, self.config, self.state, rows, many=self.many)
-            if not self._on_disk:
-                self.replay = add_rows(self.replay, rows, many=self.many)
+    def _take_in(self, rows: Transitions) -> None:
+        """Rows of a data set into the agents' statistics, and into the replay if it has room for all."""
+        assert self._dataset is not None
+        self._check_rows(self._dataset.name, rows)
+        self.state = observe_rows(self.algorithm, self.config, self.state, rows, many=self.many)
         if not self._on_disk:
-            return
+            self.replay = add_rows(self.replay, rows, many=self.many)
+
+    def _tell_of_disk(self, dataset: Dataset) -> None:
         print(
-            f"mnm: {dataset.name} has {dataset.rows} rows, and the replay has room for {self._replay_rows}: {size} of"
-            f" them are read anew from the disk every {CHUNK} updates (--replay-capacity)",
+            f"mnm: {dataset.name} has {dataset.rows} rows, and the replay has room for {self._replay_rows}:"
+            f" {block_rows(self._replay_rows)} of them are read anew from the disk every {CHUNK} updates"
+            " (--replay-capacity)",
             file=sys.stderr,
         )
-        for number in range(BLOCKS):
-            self._read_block(number)
 
     def _read_block(self, number: int) -> None:
         """The next block of a data set on the disk, in the order of the first seed, in place of the oldest.

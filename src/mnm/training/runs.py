@@ -1,7 +1,7 @@
 """Run folders: what is in them, where they are, whether they are finished.
 
 A run is a folder with config.json (everything that it depends on), metrics.csv, evaluations.csv (every evaluation
-episode's return), TensorBoard events, checkpoints and, at the end, agent.npz.
+episode's return), TensorBoard events, checkpoints and, at the end, agent.npz; certificates.json if one was asked for.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from mnm.training.spec import KINDS, NAME, RunError, RunSpec, check_entries, wit
 
 CONFIG = "config.json"
 AGENT = "agent.npz"
-NEEDED = {name: KINDS[name.removesuffix("?")] for name in ("algorithm", "env", "seed", "steps", "scale", "settings?")}
+NEEDED = {name: KINDS[name] for name in ("algorithm", "env", "seed", "steps", "scale", "offline?")} | {
+    "settings?": KINDS["settings"]
+}
 """What a run's configuration must have so that the run can be shown, and of what kind."""
 PACKAGES = ("mnm-rl", "jax", "jaxlib", "equinox", "optax", "gymnasium", "mujoco", "numpy")
 
@@ -56,8 +58,27 @@ class Run:
 
     @property
     def env(self) -> str:
-        """The task's id."""
+        """The task's id; empty if it learned from data that name none."""
         return str(self.config["env"])
+
+    @property
+    def data(self) -> Mapping[str, Any] | None:
+        """What it learned from, if that was data alone: their name, number of rows and digest."""
+        return self.config.get("offline")
+
+    @property
+    def clock(self) -> str:
+        """What its steps are: real steps, or updates from data."""
+        return "steps" if self.data is None else "updates"
+
+    @property
+    def setting(self) -> str:
+        """What runs must have in common to be compared: the task, and the data if they learned from data alone."""
+        if self.data is None:
+            return self.env
+        whole = Path(self.data["dataset"])
+        name = f"{whole.name if whole.is_absolute() else whole} ({self.data['digest'][:8]})"
+        return f"{self.env} from data, {name}" if self.env else f"data {name}"
 
     @property
     def seed(self) -> int:
@@ -172,17 +193,22 @@ def write_spec(folder: Path, spec: RunSpec) -> None:
 
 
 def write_config(folder: Path, config: Mapping[str, Any]) -> None:
-    """A run's config.json, which is whole or not there at all; an old one is replaced."""
+    """A run's config.json."""
+    write_json(folder / CONFIG, config)
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """A file of a run, which is whole or not there at all; an old one is replaced."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        unfinished = folder / f"{CONFIG}.{os.getpid()}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_name(f"{path.name}.{os.getpid()}")
         with unfinished.open("w", encoding="utf-8") as file:
-            file.write(json.dumps(config, indent=2) + "\n")
+            file.write(json.dumps(content, indent=2) + "\n")
             file.flush()
             os.fsync(file.fileno())
-        unfinished.replace(folder / CONFIG)
+        unfinished.replace(path)
     except OSError as error:
-        raise RunError(f"{folder}: {error.strerror}") from error
+        raise RunError(f"{path.parent}: {error.strerror}") from error
 
 
 def delete(folder: Path) -> None:

@@ -1,0 +1,74 @@
+"""Runs in processes of their own, killed and gone on with; and what must then be equal to the bit."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from mnm.commands.resume import Resume, resume
+from mnm.training.metrics import read_metrics
+
+
+def started(*command) -> subprocess.Popen:
+    """A process of its own. It reads the programs of the tests' cache, and writes none: it may be killed halfway."""
+    code = "import sys\nfrom mnm.cli import main\nsys.argv[0] = 'mnm'\nmain()"
+    environment = os.environ | {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "1e9"}
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, command)],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+
+
+def newest(folder: Path) -> tuple[int, int]:
+    """The steps and the updates of a run's last checkpoint, 0 without any."""
+    names = [path.stem.split("-") for path in (folder / "checkpoints").glob("*.npz")]
+    return max(((int(steps), int(updates)) for steps, updates in names), default=(0, 0))
+
+
+def kill_and_resume(command: list, folder: Path, moments: list[tuple[int, int]], chance: random.Random) -> None:
+    """Start a run; for each moment, kill it by SIGKILL soon after a checkpoint beyond it; go on; at last let it end.
+
+    The command writes a checkpoint at every pause, so that some kills come while one is being written.
+    """
+    for number, moment in enumerate(moments):
+        passed = max(newest(folder), moment)
+        process = started(*command)
+        while process.poll() is None and newest(folder) <= passed:
+            time.sleep(0.01)
+        time.sleep(chance.uniform(0, 0.1))
+        assert process.poll() is None, (number, process.stderr.read())
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stderr.close()
+        command = ["resume", folder]
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"checkpoint_minutes": 2.0}))
+    assert resume(Resume(folder)) == 0
+
+
+def measured(folder: Path) -> dict[str, list[float]]:
+    """The metrics without what depends on the clock."""
+    table = read_metrics(folder / "metrics.csv")
+    return {name: column for name, column in table.items() if name not in ("seconds", "updates_per_s")}
+
+
+def arrays(folder: Path) -> list:
+    """Of the saved agent, its replay's among them."""
+    with np.load(folder / "agent.npz") as file:
+        return [file[name] for name in file.files if name != "header"]
+
+
+def assert_same_run(one: Path, two: Path) -> None:
+    """Metrics, evaluations and agent."""
+    np.testing.assert_equal(measured(one), measured(two))
+    assert (one / "evaluations.csv").read_text() == (two / "evaluations.csv").read_text()
+    for a, b in zip(arrays(one), arrays(two), strict=True):
+        np.testing.assert_array_equal(a, b)
