@@ -294,7 +294,7 @@ class Long(Counting):
 
 def test_an_evaluation_keeps_no_more_bytes_than_its_diagnostics_need(idle, monkeypatch):
     monkeypatch.setattr("mnm.training.learner.KEPT_BYTES", 40_000)
-    played = idle(task=Long).evaluate(0, 5)
+    played = idle(task=Long, episode_limit=3_000).evaluate(0, 5)
     kept = sum(array.nbytes for episode in played for piece in episode.pieces for array in piece)
     assert 10_000 < kept < 1.3 * 40_000  # a piece has one observation more than steps, and rewards
     assert [(episode.length, episode.total) for episode in played] == [(3_000, 3_000.0)] * 5
