@@ -103,7 +103,7 @@ def test_the_core_solves(tmp_path):
     [
         (["reproduce", "three_states", "--out", "{}"], "figures"),
         (["report", "--results", "{}", "--out", "{}/report.html"], "figures"),
-        (["solve", "docs/gridworld.txt", "--png", "{}/picture.png"], "figures"),
+        (["solve", "docs/gridworld.txt", "--picture", "{}/picture.png"], "figures"),
         (["train", "sac", "--env", "HalfCheetah-v5", "--runs", "{}"], "mujoco"),
     ],
 )
