@@ -46,7 +46,7 @@ Pendulum-v1 sac mnm_approx --env --steps --seed --seeds --scale quick cpu --name
 WORD = st.one_of(st.sampled_from(WORDS), st.text(max_size=8).filter(lambda text: "\0" not in text))
 LINE = st.tuples(st.sampled_from(list(COMMANDS)), st.lists(WORD, max_size=6)).map(lambda parts: [parts[0], *parts[1]])
 FREE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-COUNTS = [100, pytest.param(1000, marks=[pytest.mark.long, pytest.mark.apart])]
+COUNTS = [100, pytest.param(10_000, marks=[pytest.mark.long, pytest.mark.apart])]
 
 
 @pytest.fixture

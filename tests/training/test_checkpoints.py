@@ -16,6 +16,7 @@ import jax
 import numpy as np
 import pytest
 
+import killable
 from mnm.agents import ALGORITHMS
 from mnm.api import configured
 from mnm.commands.resume import Resume, resume
@@ -366,28 +367,33 @@ def newest(folder):
 
 
 @pytest.mark.apart
-@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("kills", "seeds"), [(3, 1), pytest.param(20, 25, marks=pytest.mark.long)])
 @pytest.mark.parametrize("env", ["Pendulum-v1", "InvertedPendulum-v5"])
-def test_a_run_killed_again_and_again_ends_as_one_never_killed(env, kills, tmp_path):
+def test_a_run_killed_again_and_again_ends_as_one_never_killed(env, kills, seeds, tmp_path):
     """By SIGKILL, at random moments, also while a checkpoint is being written: every pause writes one.
 
-    However few, some kills come before the agent learns and the last one after.
+    However few, some kills come before the agent learns and the last one after. Of each seed a run, killed so often.
     """
-    steps, moment = 240, random.Random(env)
-    assert train(arguments(env, steps, tmp_path / "whole")) == 0
-    (whole,) = (tmp_path / "whole").iterdir()
-    killed = tmp_path / "killed" / whole.name
-    command = ["train", *arguments(env, steps, tmp_path / "killed", "--checkpoint-minutes", "0")]
+    for seed in range(seeds):
+        kill_again_and_again(env, kills, seed, tmp_path / str(seed))
+
+
+def kill_again_and_again(env, kills, seed, place):
+    steps, moment = 240, random.Random(f"{env} {seed}")
+    assert train(arguments(env, steps, place / "whole", "--seed", str(seed))) == 0
+    (whole,) = (place / "whole").iterdir()
+    killed, said = place / "killed" / whole.name, place / "stderr"
+    often = ["--checkpoint-minutes", "0", "--seed", str(seed)]
+    command = ["train", *arguments(env, steps, place / "killed", *often)]
     for number in range(kills):
         passed = max(newest(killed), number * steps // (2 * kills))
-        process = started(*command)
-        while process.poll() is None and newest(killed) <= passed:
+        process = killable.started(*command, stderr=said)
+        while process.is_alive() and newest(killed) <= passed:
             time.sleep(0.01)
         time.sleep(moment.uniform(0, 0.1))
-        assert process.poll() is None, (number, process.stderr.read())
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        process.stderr.close()
+        assert process.is_alive(), (seed, number, said.read_text())
+        process.kill()
+        process.join()
         command = ["resume", killed]
     config = json.loads((killed / "config.json").read_text())
     (killed / "config.json").write_text(json.dumps(config | {"checkpoint_minutes": 2.0}))
