@@ -4,7 +4,7 @@ All that differs from `mnm/agents/mbpo.py` is here: one setting, and what the cr
 
     mnm train cautious_mbpo:cautious --env Pendulum-v1 --steps 1500
     mnm sweep --agents cautious_mbpo:cautious mbpo --envs Pendulum-v1 --seeds 0 1 2 --steps 1500
-    mnm compare runs --baseline mbpo --png curves.png
+    mnm compare runs --baseline mbpo --picture curves.svg
 """
 
 from __future__ import annotations

@@ -258,6 +258,11 @@ def test_wandb_gets_the_rows(fresh, monkeypatch):
     sent = []
 
     class Run:
+        class config:  # noqa: N801
+            @staticmethod
+            def update(about, allow_val_change):
+                sent.append((about["algorithm"], about["env"], about["settings"]["hidden"]))
+
         def log(self, row, step):
             sent.append((step, row["return"]))
 
@@ -269,9 +274,11 @@ def test_wandb_gets_the_rows(fresh, monkeypatch):
 
     monkeypatch.setitem(sys.modules, "wandb", Wandb)
     fresh.learn(1, callback=WandbLogger(name="short"), evaluation_episodes=1)
-    assert sent == [{"project": "mnm", "reinit": "create_new", "name": "short"}, (1, fresh.evaluated[0][0])]
+    started = {"project": "mnm", "reinit": "create_new", "name": "short"}
+    about = (fresh.algorithm.name, fresh.task_name, fresh.config.hidden)
+    assert sent == [started, about, (1, fresh.evaluated[0][0])]
     monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(UserError, match="pip install wandb"):
+    with pytest.raises(UserError, match=r"pip install 'mnm-rl\[wandb\]'"):
         WandbLogger()
 
 

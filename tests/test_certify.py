@@ -61,6 +61,15 @@ class TestData:
         assert len(best["actions"]) == 4
         assert best["costliest"][0]["cost"] >= best["costliest"][1]["cost"]
 
+    @pytest.mark.parametrize("asked", [["--at-least", "4"], ["--states", "5", "--start", "4"]])
+    def test_a_picture_says_what_is_certified_and_what_is_promised(self, data, said, tmp_path, asked):
+        picture = tmp_path / "made" / "certificate.svg"
+        assert said(data, "--policy", "best", *SIZES, *FACTS, *asked, "--picture", picture)[0] in (0, 3)
+        drawn = picture.read_text()
+        for words in ("certified (95 %)", "plug-in promise", "what doubt costs most", "worst return"):
+            assert f"<!-- {words} -->" in drawn
+        assert ("<!-- asked for -->" in drawn) == ("--at-least" in asked)
+
     def test_numbers_of_actions_as_a_policy(self, data, said, tmp_path):
         (tmp_path / "policy.json").write_text('{"actions": [0, 1, 0, 1]}')
         assert said(data, "--policy", tmp_path / "policy.json", "--actions", 2, *FACTS)[0] == 0
@@ -103,6 +112,10 @@ class TestData:
             (["--policy", "best", *SIZES, *FACTS, "--successors", "1"], "different states followed, but at most 1"),
             (["--policy", "nowhere.npz", *SIZES, *FACTS], "nowhere.npz: No such file or directory"),
             (["--episodes", "3"], "--episodes is for a run"),
+            (
+                ["--policy", "best", "--picture", "x.jpg"],
+                "--picture x.jpg: a picture's name ends in .png, .svg or .pdf",
+            ),
         ],
     )
     def test_bad_input_is_one_line(self, data, said, arguments, message):
@@ -135,6 +148,13 @@ class TestRuns:
         assert "declared -3260 to 0" in out
         assert "certified: with probability 0.95 the expected return, undiscounted, is at least -" in out
         assert "Q at the start (discounted)" in out
+
+    def test_a_picture_shows_the_returns_and_the_bound(self, folder, said, tmp_path):
+        picture = tmp_path / "certificate.svg"
+        code, _, _ = said(folder, "--episodes", 3, "--reward-range", "-16.3", "0", "--picture", picture)
+        assert code in (0, 3)
+        for words in ("an episode's return", "certified (95 %): -", "SAC after 0 steps on Pendulum-v1"):
+            assert f"<!-- {words}" in picture.read_text()
 
     def test_what_is_decided_early_stops(self, folder, said):
         asked = [folder, "--episodes", 30, "--return-range", "-3300", "0", "--json"]

@@ -84,7 +84,7 @@ def test_help_names_the_commands(run):
 def test_help_of_solve_names_its_options(run):
     code, out, _ = run("solve", "--help")
     assert code == 0
-    for option in ("--discount", "--reward-offset", "--png", "--json", "gym:ID"):
+    for option in ("--discount", "--reward-offset", "--picture", "--json", "gym:ID"):
         assert option in out
 
 
@@ -377,27 +377,52 @@ def test_rewards_that_are_all_zero_have_no_finite_logarithm(run, tmp_path):
         ("mdp.json", json.dumps(MDP)),
     ],
 )
-def test_png_is_written(run, tmp_path, name, content):
+def test_a_picture_is_written(run, tmp_path, name, content):
     (tmp_path / name).write_text(content, encoding="utf-8")
-    code, out, err = run("solve", tmp_path / name, "--png", tmp_path / "picture.png")
+    code, out, err = run("solve", tmp_path / name, "--picture", tmp_path / "made" / "picture.png")
     assert (code, err) == (0, "")
     assert "optimal value" in out
-    picture = (tmp_path / "picture.png").read_bytes()
+    picture = (tmp_path / "made" / "picture.png").read_bytes()
     assert picture.startswith(PNG_SIGNATURE)
     assert len(picture) > 5000
 
 
-@pytest.mark.parametrize("place", ["no/such/folder/picture.png", ".", "noisy.txt/picture.png"])
-def test_a_png_that_cannot_be_written_exits_with_2(run, tmp_path, noisy_map, place):
-    code, out, err = run("solve", noisy_map, "--png", tmp_path / place)
+@pytest.mark.parametrize(("ending", "signature"), [("SVG", b"<?xml"), ("pdf", b"%PDF")])
+def test_the_name_says_the_format(run, tmp_path, noisy_map, ending, signature):
+    pictures = [tmp_path / f"{name}.{ending}" for name in ("one", "two")]
+    for picture in pictures:
+        assert run("solve", noisy_map, "--picture", picture)[0] == 0
+    one, two = (picture.read_bytes() for picture in pictures)
+    assert one.startswith(signature)
+    assert one == two
+
+
+def test_the_old_name_of_the_flag_works_with_a_warning(run, tmp_path, noisy_map):
+    code, _, err = run("solve", noisy_map, f"--png={tmp_path / 'picture.png'}")
+    assert code == 0
+    assert err == "mnm: --png is now --picture; the old name goes with version 0.3\n"
+    assert (tmp_path / "picture.png").exists()
+
+
+@pytest.mark.parametrize("place", [".", "noisy.txt/picture.png", "picture", "picture.jpg"])
+def test_a_picture_that_cannot_be_written_exits_with_2(run, tmp_path, noisy_map, place):
+    code, out, err = run("solve", noisy_map, "--picture", tmp_path / place)
     assert (code, out) == (2, "")
     assert_one_line(err)
-    assert err.startswith(f"mnm: --png {tmp_path / place}: ")
+    assert err.startswith(f"mnm: --picture {tmp_path / place}: ")
+    if place != "noisy.txt/picture.png":
+        assert err.endswith("a picture's name ends in .png, .svg or .pdf\n")
 
 
-def test_a_png_of_a_large_mdp_that_is_no_grid_is_refused(run, tmp_path):
+def test_a_task_is_drawn_as_pixels(run, tmp_path):
+    code, out, err = run("envs", "Pendulum-v1", "--picture", tmp_path / "task.svg")
+    assert (code, out) == (2, "")
+    assert err == f"mnm: --picture {tmp_path / 'task.svg'}: a picture's name ends in .png\n"
+
+
+def test_a_picture_of_a_large_mdp_that_is_no_grid_is_refused(run, tmp_path):
     np.savez(tmp_path / "large.npz", probs=np.eye(201)[:, None], rewards=np.ones(201), discount=0.5)
-    code, _, err = run("solve", tmp_path / "large.npz", "--png", tmp_path / "picture.png")
+    code, _, err = run("solve", tmp_path / "large.npz", "--picture", tmp_path / "picture.png")
     assert code == 2
     assert_one_line(err)
     assert "201 states" in err

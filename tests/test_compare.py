@@ -300,9 +300,9 @@ def test_the_picture_has_a_panel_per_environment(tmp_path, capsys):
     write_seeds(tmp_path / "two", "sac", SAC, env="B-v0")
     pictures = []
     for name in ("one", "two"):
-        png = tmp_path / "made" / f"{name}.png"
-        assert printed(capsys, tmp_path / name, png=png).endswith(f"curves: {png}\n")
-        pictures.append(imread(png))
+        picture = tmp_path / "made" / f"{name}.png"
+        assert printed(capsys, tmp_path / name, picture=picture).endswith(f"curves: {picture}\n")
+        pictures.append(imread(picture))
     assert pictures[1].shape[1] == 2 * pictures[0].shape[1]
 
 
@@ -313,7 +313,8 @@ def test_the_picture_has_a_panel_per_environment(tmp_path, capsys):
         ({"metric": "retrun"}, "no run has a metric 'retrun' (did you mean return?); known: return"),
         ({"metric": "step"}, "no run has a metric 'step'"),
         ({"at": 1000}, "mbpo-seed0 was not evaluated at that step; all runs on Task-v0 were at 500: choose"),
-        ({"png": Path("/dev/null/curves.png")}, "--png /dev/null/curves.png: "),
+        ({"picture": Path("/dev/null/curves.png")}, "--picture /dev/null/curves.png: "),
+        ({"picture": Path("curves.gif")}, "--picture curves.gif: a picture's name ends in .png, .svg or .pdf"),
     ],
 )
 def test_bad_options_are_one_line(options, message, tmp_path, capsys):

@@ -14,9 +14,11 @@ from mnm.agents.classifier import ratio_terms
 from mnm.agents.sac import SACState
 from mnm.agents.world_model import Statistics
 from mnm.diagnostics import (
+    PIECE,
+    REWARD_BLOCK,
     ROWS,
     WINDOW,
-    Episode,
+    Recorder,
     calibration_error,
     diagnose,
     held_out,
@@ -71,9 +73,50 @@ def world(changes, reward=0.0, logit=0.0, log_std=-20.0, lowest=0.0):
     )
 
 
-def walk(length, terminated=False, step=2.0, start=0.0):
+def walk(length, terminated=False, step=2.0, start=0.0, offset=0.0, room=None, rewards=None):
+    """An episode in which every observation lies a step further; all rewards are 1, the discount is 1/2."""
     observations = (start + step * np.arange(length + 1, dtype=np.float32))[:, None]
-    return Episode(observations, np.zeros((length, 1), np.float32), np.ones(length, np.float32), terminated)
+    recorder = Recorder(observations[0], 0.5, offset, room)
+    for t in range(length):
+        recorder.add(np.zeros(1, np.float32), 1.0 if rewards is None else float(rewards[t]), observations[t + 1])
+    return recorder.episode(terminated)
+
+
+BYTES = 8
+"""Of a step of `walk`: an observation and an action, of one number each."""
+
+
+def test_an_episode_that_fits_is_kept_whole_with_the_sums_of_its_rewards():
+    rewards = np.random.default_rng(0).normal(size=1000).astype(np.float32)
+    episode = walk(1000, offset=0.25, room=1000 * BYTES, rewards=rewards)
+    (piece,) = episode.pieces
+    np.testing.assert_array_equal(piece.observations[:, 0], 2.0 * np.arange(1001))
+    np.testing.assert_array_equal(piece.rewards, rewards)
+    assert (episode.first, episode.last, episode.length) == (0.0, 2000.0, 1000)
+    assert episode.total == float(rewards.sum(dtype=np.float64))
+    assert episode.discounted == 0.5 ** np.arange(1000) @ (rewards + 0.25)
+
+
+@pytest.mark.parametrize("length", [1001, 3210, 2 * REWARD_BLOCK + 5])
+def test_of_a_longer_episode_pieces_from_its_begin_to_its_end_are_kept(length):
+    room = 1000 * BYTES
+    episode = walk(length, room=room)
+    kept = np.concatenate([piece.observations[:-1, 0] for piece in episode.pieces]) / 2
+    assert 400 <= len(kept) <= 1000  # never less than about half of the room
+    assert max(len(piece.actions) for piece in episode.pieces) == PIECE
+    gaps = np.diff([piece.observations[0, 0] for piece in episode.pieces])
+    assert len(set(gaps)) == 1  # evenly spread
+    assert kept[0] == 0
+    assert kept[-1] > length - gaps[0]
+    np.testing.assert_array_equal(np.diff(episode.pieces[-1].observations[:, 0]), 2.0)
+    assert (episode.length, episode.total, episode.last) == (length, length, 2.0 * length)
+    assert episode.discounted == pytest.approx(2.0)
+    observations, _ = windows([episode], np.random.default_rng(0))
+    np.testing.assert_array_equal(np.diff(observations[..., 0], axis=0), 2.0)
+
+
+def test_two_pieces_are_kept_where_there_is_room_for_none():
+    assert [len(piece.actions) for piece in walk(1000, room=0).pieces] == [PIECE, PIECE]
 
 
 def test_calibration_error_by_hand():
@@ -158,7 +201,7 @@ def test_returns_with_an_end_and_with_a_cut(critic_of_the_state):
 
 def test_returns_of_agents_whose_q_is_a_logarithm(critic_of_the_state):
     """With the offset 1/4 the steps pay 1.25, an end leads to 0.25 / (1 - 0.5) and a cut to exp Q."""
-    ended, cut_off = walk(2, terminated=True, start=1.0), walk(2, step=0.5, start=0.0)
+    ended, cut_off = walk(2, True, start=1.0, offset=OFFSET), walk(2, step=0.5, start=0.0, offset=OFFSET)
     found = value_diagnostics(ALGORITHMS["mnm"], CONFIG, critic_of_the_state, [ended, cut_off])
     mean = 1.25 * 1.5 + (0.5 + np.exp(1.0)) / 2 / 4
     assert found == {

@@ -89,7 +89,7 @@ def is_cheap(command):
         return command.list or command.figures == ("three_states",)
     if isinstance(command, Certify):
         return command.source.suffix == ".csv"
-    return isinstance(command, Solve) or (isinstance(command, Envs) and command.png is None)
+    return isinstance(command, Solve) or (isinstance(command, Envs) and command.picture is None)
 
 
 @pytest.mark.parametrize("line", COMMAND_LINES)

@@ -37,7 +37,7 @@ from mnm.training.saving import config_as_json
 from mutations import MARK, mutated_bytes, mutated_csv, mutated_json, mutated_npz, pickled, written_json
 
 WORDS = """
-Pendulum-v1 sac mnm_approx --env --steps --seed --seeds --scale quick cpu --name --runs --json --png
+Pendulum-v1 sac mnm_approx --env --steps --seed --seeds --scale quick cpu --name --runs --json --png --picture x.svg
 --baseline --at --metric --out --episodes --overrides --agents --envs --help -1 0 3 1e9 nan inf --batch-size
 --hidden --discount --reward-offset -- ../x /proc/1 gym:FrozenLake-v1 gym: mnm/ThreeStates-v0 --list --dry-run
 --jobs --checkpoint-minutes 9223372036854775808 -9223372036854775809 /dev/full /dev/null NAME_TOO_LONG /dev/full/x
@@ -47,7 +47,7 @@ Pendulum-v1 sac mnm_approx --env --steps --seed --seeds --scale quick cpu --name
 WORD = st.one_of(st.sampled_from(WORDS), st.text(max_size=8).filter(lambda text: "\0" not in text))
 LINE = st.tuples(st.sampled_from(list(COMMANDS)), st.lists(WORD, max_size=6)).map(lambda parts: [parts[0], *parts[1]])
 FREE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-COUNTS = [100, pytest.param(1000, marks=[pytest.mark.long, pytest.mark.apart])]
+COUNTS = [100, pytest.param(10_000, marks=[pytest.mark.long, pytest.mark.apart])]
 
 
 @pytest.fixture

@@ -138,7 +138,7 @@ def test_q_values_and_log_ratios_are_the_networks(agent, rows):
 
 def test_the_bound_is_the_diagnostics(agent):
     episodes = agent.evaluate(0, 2)
-    state, starts = agent.state, np.stack([episode.observations[0] for episode in episodes])
+    state, starts = agent.state, np.stack([episode.first for episode in episodes])
     parts = (state.actor_critic, state.world, state.classifier)
     metrics = imagined_returns(agent.config, True, 17.0, *parts, starts, 200, jax.random.key(2))
     assert agent.bound(episodes).bound == float(metrics["bound"])

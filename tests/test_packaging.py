@@ -5,12 +5,14 @@ import re
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
 
 import mnm
 from mnm.messages import EXTRAS, missing_extra
+from mnm.training import runs
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = Path(mnm.__file__).parent
@@ -101,7 +103,7 @@ def test_the_core_solves(tmp_path):
     [
         (["reproduce", "three_states", "--out", "{}"], "figures"),
         (["report", "--results", "{}", "--out", "{}/report.html"], "figures"),
-        (["solve", "docs/gridworld.txt", "--png", "{}/picture.png"], "figures"),
+        (["solve", "docs/gridworld.txt", "--picture", "{}/picture.png"], "figures"),
         (["train", "sac", "--env", "HalfCheetah-v5", "--runs", "{}"], "mujoco"),
     ],
 )
@@ -122,3 +124,13 @@ def test_the_core_trains(tmp_path):
     code, _, err = core_only("render", run, "--steps", "2", cwd=tmp_path)
     assert (code, err.count("\n")) == (2, 1)
     assert err.endswith("pip install 'mnm-rl[video]'\n")
+
+
+def test_a_run_is_written_where_mujoco_is_not_installed(monkeypatch):
+    def without_mujoco(name):
+        if name == "mujoco":
+            raise PackageNotFoundError(name)
+        return "1.0"
+
+    monkeypatch.setattr(runs, "version", without_mujoco)
+    assert set(runs.installed_versions()) == set(runs.PACKAGES) - {"mujoco"}

@@ -13,7 +13,7 @@ from mnm.agents import ALGORITHMS
 from mnm.api import configured
 from mnm.commands.train import train
 from mnm.training.metrics import read_metrics
-from mnm.training.options import with_new_flags
+from mnm.training.options import with_new_settings
 from mnm.training.runs import read_run
 from mnm.training.saving import config_as_json, config_from_json
 from mnm.training.spec import RENAMED
@@ -213,7 +213,7 @@ def test_an_existing_run_is_kept_unless_told(tmp_path, capsys):
 
 def test_old_names_of_settings_work_for_one_version_with_a_warning(tmp_path, capsys):
     old = ["--random-steps", "5", "--hidden=8", "--slow_model_rate=0.1", "--members", "2"]
-    parsed = with_new_flags(["mbpo", "--env", "Pendulum-v1", *old])
+    parsed = with_new_settings(["mbpo", "--env", "Pendulum-v1", *old])
     assert parsed == [
         *("mbpo", "--env", "Pendulum-v1", "--learning-starts", "5", "--hidden=8"),
         *("--model-target-rate=0.1", "--ensemble-size", "2"),

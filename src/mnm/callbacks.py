@@ -15,6 +15,7 @@ from typing import Any
 from mnm.messages import UserError
 from mnm.training.learner import Learner, Row
 from mnm.training.metrics import MetricsWriter
+from mnm.training.saving import config_as_json
 
 
 class BaseCallback:
@@ -180,14 +181,21 @@ class MetricsLogger(BaseCallback):
 
 
 class WandbLogger(BaseCallback):
-    """Sends every evaluation to Weights & Biases; the settings are those of `wandb.init`."""
+    """Sends the agent's settings and every evaluation to Weights & Biases; `settings` are those of `wandb.init`."""
 
     def __init__(self, **settings: Any) -> None:
         try:
             import wandb
         except ImportError:
-            raise UserError("WandbLogger needs the package wandb, which is not installed: pip install wandb") from None
+            raise UserError(
+                "WandbLogger needs the package wandb, which is not installed: pip install 'mnm-rl[wandb]'"
+            ) from None
         self._run = wandb.init(**{"project": "mnm", "reinit": "create_new"} | settings)
+
+    def on_training_start(self, agent: Learner) -> None:
+        """What is trained, under the names of a run's config.json."""
+        about = {"algorithm": agent.algorithm.name, "env": agent.task_name, "seed": agent.seeds[0]}
+        self._run.config.update(about | {"settings": config_as_json(agent.config)}, allow_val_change=True)
 
     def on_eval(self, agent: Learner, row: Row) -> None:
         """A row more."""

@@ -26,7 +26,7 @@ from mnm.commands.reproduce import Reproduce, reproduce
 from mnm.commands.resume import Resume, resume
 from mnm.commands.solve import Solve, solve
 from mnm.commands.sweep import shield_overrides, sweep
-from mnm.messages import FAILED, UserError, fail, missing_extra, nearest, short, show_tracebacks
+from mnm.messages import FAILED, UserError, fail, missing_extra, nearest, short, show_tracebacks, with_new_flags
 from mnm.sweeps.request import Sweep
 
 TRACEBACK = "--traceback"
@@ -57,6 +57,8 @@ COMMANDS: dict[str, Any] = {
     "solve": Solve,
 }
 """In the order in which one needs them."""
+RENAMED = {name: {"--png": "--picture"} for name in ("compare", "envs", "solve")}
+"""Old flags of a command, which go with version 0.3."""
 
 
 def main() -> None:
@@ -122,6 +124,7 @@ def dispatch(arguments: list[str]) -> int:
     if arguments and not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
         hint = nearest(arguments[0], COMMANDS)
         return fail(f"there is no command {short(arguments[0])}{hint}; there are {', '.join(COMMANDS)}")
+    arguments = with_new_flags(arguments, RENAMED.get(arguments[0] if arguments else "", {}))
     command = tyro.extras.subcommand_cli_from_dict(
         COMMANDS,
         prog="mnm",

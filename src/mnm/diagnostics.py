@@ -7,6 +7,7 @@ the classifier's accuracy and calibration.
 from __future__ import annotations
 
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -31,22 +32,103 @@ BOUND_HORIZON = 1000
 """Steps in the model for the bound's estimate; what is further away is left out."""
 
 
-class Episode(NamedTuple):
-    """One episode of real experience; actions in [-1, 1]."""
+KEPT_BYTES = 2**27
+"""Of an evaluation's steps, over all its episodes: five of 1,000 steps fit whole with up to 6,700 numbers a step."""
+PIECE = 2 * WINDOW
+"""Steps that are kept or left out together: a segment of WINDOW steps must fit."""
+REWARD_BLOCK = 2**16
+"""Rewards that are summed at once."""
+
+Kept = tuple[NDArray, NDArray, NDArray, float]
+"""A step: observation, action, next observation, reward."""
+
+
+class Piece(NamedTuple):
+    """Consecutive steps of real experience; actions in [-1, 1]."""
 
     observations: NDArray[np.float32]
     """[steps + 1, obs]"""
     actions: NDArray[np.float32]
     """[steps, act]"""
     rewards: NDArray[np.float32]
+
+
+class Episode(NamedTuple):
+    """What is kept of one episode: what diagnostics need, which is bounded however long it was."""
+
+    first: NDArray[np.float32]
+    """The first observation: Q, the bound and the return in the model start there."""
+    last: NDArray[np.float32]
+    """The last: where the episode was cut off, Q there stands for its rest."""
+    length: int
+    total: float
+    """The plain return."""
+    discounted: float
+    """sum discount^t (reward + offset), with the agent's own discount and offset; without what comes after the end."""
+    pieces: tuple[Piece, ...]
+    """Of its steps, to draw held-out rows and segments from: all in one piece, or pieces evenly spread over it."""
     terminated: bool
     success: bool | None = None
     """Whether it ended in success, by the last step's info; None if the task does not say."""
 
-    @property
-    def total(self) -> float:
-        """The plain return."""
-        return float(self.rewards.sum(dtype=np.float64))
+
+class Recorder:
+    """Makes an Episode of steps as they come, in at most `room` bytes for its pieces, but no less than two pieces.
+
+    Without `room` all steps are kept. Where they do not fit, every other piece is left out, as often as need be, so
+    that early and late steps stay equally likely to be drawn.
+    """
+
+    def __init__(self, first: NDArray[np.float32], discount: float, offset: float, room: int | None = None) -> None:
+        self._first = self._last = first
+        self._discount, self._offset, self._room = discount, offset, room
+        self._length = 0
+        self._total = self._discounted = 0.0
+        self._block: list[float] = []
+        self._pieces: list[list[Kept]] = []
+        self._every = 1
+
+    def add(self, action: NDArray[np.float32], reward: float, observation: NDArray[np.float32]) -> None:
+        """The next step, and the observation that it led to."""
+        self._keep((self._last, action, observation, reward))
+        self._last = observation
+        self._length += 1
+        self._block.append(reward)
+        if len(self._block) == REWARD_BLOCK:
+            self._sum_block()
+
+    def _keep(self, step: Kept) -> None:
+        number, place = divmod(self._length, PIECE)
+        if place == 0 and self._room is not None:
+            piece_bytes = PIECE * (step[0].nbytes + step[1].nbytes)
+            if len(self._pieces) >= max(2, self._room // piece_bytes) and number % self._every == 0:
+                self._pieces = self._pieces[::2]
+                self._every *= 2
+        if number % self._every:
+            return
+        if place == 0:
+            self._pieces.append([])
+        self._pieces[-1].append(step)
+
+    def _sum_block(self) -> None:
+        rewards = np.asarray(self._block, np.float32)
+        self._total += float(rewards.sum(dtype=np.float64))
+        begin = self._discount ** (self._length - len(rewards))
+        self._discounted += begin * float(self._discount ** np.arange(len(rewards)) @ (rewards + self._offset))
+        self._block = []
+
+    def episode(self, terminated: bool, success: bool | None = None) -> Episode:
+        """What was kept, at the episode's end."""
+        self._sum_block()
+        pieces = [list(chain(*self._pieces))] if self._every == 1 else self._pieces
+        joined = tuple(_joined(steps) for steps in pieces)
+        numbers = (self._length, self._total, self._discounted)
+        return Episode(self._first, self._last, *numbers, joined, terminated, success)
+
+
+def _joined(steps: list[Kept]) -> Piece:
+    before, actions, after, rewards = zip(*steps, strict=True)
+    return Piece(np.stack([*before, after[-1]]), np.stack(actions), np.asarray(rewards, np.float32))
 
 
 def diagnose(
@@ -101,7 +183,7 @@ def model_returns(
     algorithm: Algorithm, config: Any, state: ModelState, episodes: list[Episode], time_limit: int, key: PRNGKeyArray
 ) -> dict[str, float]:
     """`imagined_returns` from the episodes' starts; the bound where there is a classifier and no reward was <= 0."""
-    starts = np.stack([episode.observations[0] for episode in episodes])
+    starts = np.stack([episode.first for episode in episodes])
     classifier = cast(ClassifierState, state).classifier if algorithm.has_classifier else None
     offset = algorithm.reward_offset(config)
     with_bound = classifier is not None and float(state.world.statistics.rewards.lowest[0]) + offset > 0
@@ -117,8 +199,8 @@ def value_diagnostics(
     Where an episode was cut off, Q stands for its rest. For agents whose Q is the logarithm of a return, both are
     returns, exp Q and with the reward offset, and `bound` and `log_return` are compared as logarithms.
     """
-    first = np.stack([episode.observations[0] for episode in episodes])
-    last = np.stack([episode.observations[-1] for episode in episodes])
+    first = np.stack([episode.first for episode in episodes])
+    last = np.stack([episode.last for episode in episodes])
     start_values, end_values = (
         np.asarray(_mode_values(actor_critic, first)),
         np.asarray(_mode_values(actor_critic, last)),
@@ -129,9 +211,8 @@ def value_diagnostics(
         start_values, end_values = np.exp(start_values), np.exp(end_values)
     obtained = []
     for episode, end_value in zip(episodes, end_values, strict=True):
-        weights = config.discount ** np.arange(len(episode.rewards))
         rest = after_end if episode.terminated else end_value
-        obtained.append(weights @ (episode.rewards + offset) + config.discount ** len(episode.rewards) * rest)
+        obtained.append(episode.discounted + float(config.discount**episode.length * rest))
     metrics = {"q_at_start": float(start_values.mean()), "discounted_return": float(np.mean(obtained))}
     if metrics["discounted_return"] > 0 and (algorithm.log_returns or algorithm.has_classifier):
         metrics["log_return"] = float(np.log(metrics["discounted_return"]))
@@ -145,10 +226,11 @@ def _mode_values(actor_critic: ActorCritic, observations: Array) -> Float[Array,
 
 
 def held_out(episodes: list[Episode], generator: np.random.Generator) -> Transitions:
-    """ROWS transitions of the episodes, drawn with replacement."""
-    observations = np.concatenate([episode.observations[:-1] for episode in episodes])
-    next_observations = np.concatenate([episode.observations[1:] for episode in episodes])
-    actions = np.concatenate([episode.actions for episode in episodes])
+    """ROWS transitions of the episodes' pieces, drawn with replacement."""
+    pieces = [piece for episode in episodes for piece in episode.pieces]
+    observations = np.concatenate([piece.observations[:-1] for piece in pieces])
+    next_observations = np.concatenate([piece.observations[1:] for piece in pieces])
+    actions = np.concatenate([piece.actions for piece in pieces])
     rows = generator.integers(0, len(actions), ROWS)
     columns: tuple[Any, ...] = (
         observations[rows],
@@ -162,12 +244,13 @@ def held_out(episodes: list[Episode], generator: np.random.Generator) -> Transit
 
 def windows(episodes: list[Episode], generator: np.random.Generator) -> tuple[NDArray, NDArray] | None:
     """WINDOWS segments of WINDOW steps: observations [WINDOW + 1, rows, obs], actions [WINDOW, rows, act]; or None."""
-    starts = [(e, t) for e, episode in enumerate(episodes) for t in range(len(episode.actions) - WINDOW + 1)]
+    pieces = [piece for episode in episodes for piece in episode.pieces]
+    starts = [(p, t) for p, piece in enumerate(pieces) for t in range(len(piece.actions) - WINDOW + 1)]
     if not starts:
         return None
     chosen = [starts[i] for i in generator.integers(0, len(starts), WINDOWS)]
-    observations = np.stack([episodes[e].observations[t : t + WINDOW + 1] for e, t in chosen], axis=1)
-    return observations, np.stack([episodes[e].actions[t : t + WINDOW] for e, t in chosen], axis=1)
+    observations = np.stack([pieces[p].observations[t : t + WINDOW + 1] for p, t in chosen], axis=1)
+    return observations, np.stack([pieces[p].actions[t : t + WINDOW] for p, t in chosen], axis=1)
 
 
 @jax.jit

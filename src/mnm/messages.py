@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -63,6 +63,18 @@ def missing_extra(error: BaseException) -> str | None:
         if re.search(rf"No module named '{module}\b|\b{module} is not installed", str(error), re.IGNORECASE):
             return f"needs {module}, which is not installed: pip install 'mnm-rl[{extra}]'"
     return None
+
+
+def with_new_flags(arguments: Iterable[str], renamed: Mapping[str, str]) -> list[str]:
+    """The arguments, old flags replaced; a line for each says so."""
+    found = []
+    for argument in arguments:
+        flag, equals, value = argument.partition("=")
+        new = renamed.get(flag.replace("_", "-")) if flag.startswith("--") else None
+        if new is not None:
+            print(f"mnm: {flag} is now {new}; the old name goes with version 0.3", file=sys.stderr)
+        found.append(argument if new is None else f"{new}{equals}{value}")
+    return found
 
 
 def show_tracebacks() -> None:

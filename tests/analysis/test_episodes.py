@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mnm.analysis.episodes import EpisodeCertificate, certify_agent, range_of_returns
-from mnm.diagnostics import Episode
+from mnm.diagnostics import Recorder
 from mnm.messages import UserError
 
 
@@ -22,10 +22,12 @@ class Player:
     def agent(self, index):
         return None
 
-    def play(self, index, seed, should_stop, stream):
+    def play(self, index, seed, should_stop, stream, room):
         assert stream == "certificate"
         for reward in self.rewards:
-            yield Episode(np.zeros((2, 1)), np.zeros((1, 1)), np.array([reward], np.float32), True)
+            recorder = Recorder(np.zeros(1), 0.9, 0.0, room)
+            recorder.add(np.zeros(1), reward, np.zeros(1))
+            yield recorder.episode(True)
 
 
 @pytest.fixture(autouse=True)

@@ -463,7 +463,7 @@ def test_an_environment_that_cannot_be_closed_is_one_line(capsys):
 def test_a_drawing_command_prints_no_error_of_a_library_and_leaves_the_environment(tmp_path):
     code = (
         "import os, sys\nbefore = dict(os.environ)\nfrom mnm.cli import run\n"
-        f"run(['envs', 'Pendulum-v1', '--png', {str(tmp_path / 'a.png')!r}])\n"
+        f"run(['envs', 'Pendulum-v1', '--picture', {str(tmp_path / 'a.png')!r}])\n"
         "sys.exit([name for name in os.environ if name.startswith('SDL') and name not in before] != [])"
     )
     hidden = ("DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "SDL_VIDEODRIVER", "SDL_AUDIODRIVER")

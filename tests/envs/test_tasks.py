@@ -116,7 +116,7 @@ def test_the_command_lists_all():
 
 def test_the_command_draws_one(tmp_path):
     picture = tmp_path / "folder" / "claw.png"
-    done = run("mnm/DClawTurnRandom-v0", "--png", picture)
+    done = run("mnm/DClawTurnRandom-v0", "--picture", picture)
     assert done.returncode == 0, done.stderr
     assert "float32 (9,), -1 to 1" in done.stdout
     assert imread(picture).shape[:2] == (480, 480)
@@ -127,8 +127,8 @@ def test_the_command_draws_one(tmp_path):
     ("arguments", "said"),
     [
         (("mnm/DClawTurnRandm-v0",), "mnm/DClawTurnRandom-v0"),
-        (("--png", "x.png"), "name it"),
-        (("mnm/ThreeStates-v0", "--png", "/proc/x/y.png"), "/proc/x"),
+        (("--picture", "x.png"), "name it"),
+        (("mnm/ThreeStates-v0", "--picture", "/proc/x/y.png"), "/proc/x"),
     ],
 )
 def test_the_command_s_errors_are_one_line(arguments, said):

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from mnm.agents import ALGORITHMS
 from mnm.plotting.picture import covered, on_dark, save_picture, themed
-from mnm.plotting.style import AGENT_COLOURS, AGENT_NAMES, agent_name, legend_of_seeds
+from mnm.plotting.style import AGENT_COLOURS, AGENT_NAMES, ON_MAP, agent_name, legend_of_seeds
 
 
 @pytest.fixture
@@ -18,6 +18,11 @@ def axes():
     axes.plot([0, 1, 2], [0.0, 1.0, 5.0], label="one", color="#0072B2")
     axes.set_xlabel("steps")
     return axes
+
+
+def test_arrows_on_a_map_stay_white_on_a_dark_page():
+    assert on_dark(ON_MAP) == ON_MAP
+    assert on_dark("#ffffff") != "#ffffff"
 
 
 def test_every_agent_has_a_name_and_a_colour():

@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+import killable
 from mnm.commands.resume import Resume, resume
 from mnm.training.metrics import read_metrics
 
@@ -38,16 +38,16 @@ def kill_and_resume(command: list, folder: Path, moments: list[tuple[int, int]],
 
     The command writes a checkpoint at every pause, so that some kills come while one is being written.
     """
+    said = folder.with_name("stderr")
     for number, moment in enumerate(moments):
         passed = max(newest(folder), moment)
-        process = started(*command)
-        while process.poll() is None and newest(folder) <= passed:
+        process = killable.started(*command, stderr=said)
+        while process.is_alive() and newest(folder) <= passed:
             time.sleep(0.01)
         time.sleep(chance.uniform(0, 0.1))
-        assert process.poll() is None, (number, process.stderr.read())
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        process.stderr.close()
+        assert process.is_alive(), (number, said.read_text())
+        process.kill()
+        process.join()
         command = ["resume", folder]
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"checkpoint_minutes": 2.0}))

@@ -337,20 +337,22 @@ def arguments(env, steps, runs, *more):
 
 
 @pytest.mark.apart
-@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("kills", "seeds"), [(3, 1), pytest.param(20, 25, marks=pytest.mark.long)])
 @pytest.mark.parametrize("env", ["Pendulum-v1", "InvertedPendulum-v5"])
-def test_a_run_killed_again_and_again_ends_as_one_never_killed(env, kills, tmp_path):
+def test_a_run_killed_again_and_again_ends_as_one_never_killed(env, kills, seeds, tmp_path):
     """By SIGKILL, at random moments, also while a checkpoint is being written: every pause writes one.
 
-    However few, some kills come before the agent learns and the last one after.
+    However few, some kills come before the agent learns and the last one after. Of each seed a run, killed so often.
     """
-    steps, chance = 240, random.Random(env)
-    assert train(arguments(env, steps, tmp_path / "whole")) == 0
-    (whole,) = (tmp_path / "whole").iterdir()
-    killed = tmp_path / "killed" / whole.name
-    command = ["train", *arguments(env, steps, tmp_path / "killed", "--checkpoint-minutes", "0")]
-    kill_and_resume(command, killed, [(number * steps // (2 * kills), 0) for number in range(kills)], chance)
-    assert_same_run(killed, whole)
+    for seed in range(seeds):
+        steps, chance, place = 240, random.Random(f"{env} {seed}"), tmp_path / str(seed)
+        assert train(arguments(env, steps, place / "whole", "--seed", str(seed))) == 0
+        (whole,) = (place / "whole").iterdir()
+        killed = place / "killed" / whole.name
+        often = ["--checkpoint-minutes", "0", "--seed", str(seed)]
+        command = ["train", *arguments(env, steps, place / "killed", *often)]
+        kill_and_resume(command, killed, [(number * steps // (2 * kills), 0) for number in range(kills)], chance)
+        assert_same_run(killed, whole)
 
 
 @pytest.mark.apart

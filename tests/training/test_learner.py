@@ -284,6 +284,22 @@ def test_an_episode_ends_in_success_if_its_last_step_says_so(idle, name):
     assert "success" not in rows[1]
 
 
+class Long(Counting):
+    """Episodes of 3,000 steps with two numbers each."""
+
+    def step(self, action):
+        answer, reward, *_ = super().step(action)
+        return answer, reward, False, self.steps == 3_000, {}
+
+
+def test_an_evaluation_keeps_no_more_bytes_than_its_diagnostics_need(idle, monkeypatch):
+    monkeypatch.setattr("mnm.training.learner.KEPT_BYTES", 40_000)
+    played = idle(task=Long, episode_limit=3_000).evaluate(0, 5)
+    kept = sum(array.nbytes for episode in played for piece in episode.pieces for array in piece)
+    assert 10_000 < kept < 1.3 * 40_000  # a piece has one observation more than steps, and rewards
+    assert [(episode.length, episode.total) for episode in played] == [(3_000, 3_000.0)] * 5
+
+
 def stored(learner, index):
     """All real transitions of a seed, as long as none had to go."""
     replay = jax.tree.map(lambda array: array[index], learner.replay) if learner.many else learner.replay

@@ -15,7 +15,7 @@ import numpy as np
 
 from mnm.analysis.betting import betting_lower_bound
 from mnm.analysis.certificates import PROMISES
-from mnm.diagnostics import Episode, diagnose
+from mnm.diagnostics import KEPT_BYTES, Episode, diagnose
 from mnm.messages import UserError
 from mnm.training.learner import Learner
 
@@ -110,9 +110,10 @@ def certify_agent(
     check_request(episodes, return_range, confidence, at_least)
     low, high = return_range
     slack = ROUNDING * (high - low)
+    room = KEPT_BYTES // DIAGNOSED
     kept: list[Episode] = []
     returns: list[float] = []
-    for episode in islice(learner.play(0, seed, should_stop, "certificate"), episodes):
+    for episode in islice(learner.play(0, seed, should_stop, "certificate", room=room), episodes):
         total = episode.total
         if not low - slack <= total <= high + slack:
             raise UserError(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from mnm.commands.picture import check_picture, write
 from mnm.messages import FAILED, NOT_CERTIFIED, UserError, console, fail
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ class Certify:
     """Runs: decides where the episodes start (default 0). To try seeds until one certifies is no certificate."""
     trust: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Runs: import the module of a task or agent that the run names as module:name: it runs that module's code."""
+    picture: Path | None = None
+    """Draw the certificate here, as .png, .svg or .pdf: beside what the model promises; of a run, with its returns."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print JSON instead of lines."""
 
@@ -74,6 +77,7 @@ def certify(command: Certify) -> int:
         if getattr(command, name) not in (None, False, ()):
             kinds = ("transitions", "a run") if is_run else ("a run", "a file")
             return fail(f"--{name.replace('_', '-')} is for {kinds[0]}, and {command.source} is {kinds[1]}")
+    check_picture(command.picture)
     return certify_run(command) if is_run else certify_data(command)
 
 
@@ -95,6 +99,10 @@ def certify_data(command: Certify) -> int:
     reason = certificate.why_not
     if not reason and asked is not None and value < asked:
         reason = f"the certificate {value:.6g} is below the {asked:g} asked for"
+    if command.picture is not None:
+        from mnm.plotting.certificate import draw_data_certificate
+
+        write(draw_data_certificate(certificate, asked, LISTED), command.picture)
     if command.json:
         answer |= {"certified": not reason, "reason": reason, "at_least": asked}
         print(json.dumps({"source": str(command.source)} | answer, allow_nan=False))
@@ -223,6 +231,12 @@ def certify_run(command: Certify) -> int:
         "seed": command.seed or 0,
     }
     learner.close()
+    if command.picture is not None:
+        from mnm.plotting.certificate import draw_episode_certificate
+        from mnm.plotting.style import agent_name
+
+        title = f"{agent_name(learner.algorithm.name)} after {learner.steps:,} steps on {learner.task_name}"
+        write(draw_episode_certificate(certificate, title), command.picture)
     answer = as_json(certificate, about)
     if command.json:
         print(json.dumps(answer, allow_nan=False))

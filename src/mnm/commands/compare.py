@@ -14,7 +14,6 @@ import tyro
 
 from mnm.analysis.comparison import (
     Aggregate,
-    CompareError,
     Comparison,
     aggregates,
     compare_runs,
@@ -29,9 +28,11 @@ from mnm.analysis.statistics import (
     is_exact,
     smallest_possible_p,
 )
+from mnm.commands.picture import check_picture, write
 from mnm.messages import UserError, console, fail
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from rich.console import Console
     from rich.table import Table
 
@@ -45,7 +46,7 @@ class Compare:
     """Compare agents over seeds: means, intervals, and tests against a baseline, per environment.
 
     Larger values of the metric count as better. Runs from data alone are compared per data set, apart from those with
-    real steps. Example: mnm compare runs --baseline sac --png curves.png
+    real steps. Example: mnm compare runs --baseline sac --picture curves.svg
     """
 
     paths: tyro.conf.Positional[tuple[Path, ...]]
@@ -58,8 +59,8 @@ class Compare:
     """Compare at this step or update; by default at the last one that all runs of the environment have reached."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print JSON instead of tables: all numbers, and the curves."""
-    png: Path | None = None
-    """Draw the sample-efficiency curves here: one panel per environment."""
+    picture: Path | None = None
+    """Draw the sample-efficiency curves here, as .png, .svg or .pdf: one panel per environment."""
 
 
 def compare(command: Compare) -> int:
@@ -69,19 +70,20 @@ def compare(command: Compare) -> int:
     if not command.paths:
         return fail("name run folders, or a folder that holds runs, as in mnm compare runs")
     try:
+        check_picture(command.picture)
         runs = find_runs(command.paths)
         comparisons = compare_runs(runs, command.metric, command.at, command.baseline)
         notes = [*kept_apart(runs), *unmeasured(runs), *different_versions(runs)]
-        if command.png is not None:
-            draw(comparisons, command.metric, command.png)
+        if command.picture is not None:
+            write(draw(comparisons, command.metric), command.picture)
     except UserError as error:
         return fail(str(error))
     if command.json:
         print(json.dumps(_without_nan(as_json(comparisons, command.metric, notes)), allow_nan=False))
         return 0
     print_report(console(markup=False), comparisons, command.metric, notes)
-    if command.png is not None:
-        print(f"curves: {command.png}")
+    if command.picture is not None:
+        print(f"curves: {command.picture}")
     return 0
 
 
@@ -148,7 +150,7 @@ def aggregate_table(found: Sequence[Aggregate], comparisons: Sequence[Comparison
     return rich_table
 
 
-def draw(comparisons: Sequence[Comparison], metric: str, png: Path) -> None:
+def draw(comparisons: Sequence[Comparison], metric: str) -> Figure:
     """Sample efficiency: the interquartile mean over seeds against real steps, or updates from data, with a band."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -174,11 +176,7 @@ def draw(comparisons: Sequence[Comparison], metric: str, png: Path) -> None:
             panel.legend()
         for panel in panels[len(comparisons) :]:
             panel.remove()
-        try:
-            png.parent.mkdir(parents=True, exist_ok=True)
-            figure.savefig(png, format="png")
-        except OSError as error:
-            raise CompareError(f"--png {png}: {error.strerror or error}") from None
+    return figure
 
 
 def _comparison_as_json(one: Comparison) -> dict[str, Any]:

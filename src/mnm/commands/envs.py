@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import gymnasium as gym
 import tyro
 
+from mnm.commands.picture import check_picture
 from mnm.envs import TASKS
 from mnm.envs.adapter import TaskError, close_env, make_env, picture
 from mnm.messages import UserError, console, fail
@@ -22,37 +23,38 @@ if TYPE_CHECKING:
 class Envs:
     """List the paper's tasks, describe one, or draw it.
 
-    Examples: mnm envs; mnm envs mnm/DClawTurnRandom-v0 --png claw.png
+    Examples: mnm envs; mnm envs mnm/DClawTurnRandom-v0 --picture claw.png
     """
 
     id: tyro.conf.Positional[str | None] = None
     """One task: any id that Gymnasium knows."""
-    png: Path | None = None
-    """Write a picture of the task's first state here."""
+    picture: Path | None = None
+    """Write a picture of the task's first state here: .png."""
 
 
 def envs(command: Envs) -> int:
     """The exit code: 0, 1 failed, 2 bad input."""
-    task, png = command.id, command.png
+    task, path = command.id, command.picture
     if task is None:
-        if png is not None:
-            return fail("--png draws one task: name it, as in mnm envs mnm/DClawTurnRandom-v0 --png claw.png")
+        if path is not None:
+            return fail("--picture draws one task: name it, as in mnm envs mnm/DClawTurnRandom-v0 --picture claw.png")
         console().print(table())
         print("Those of states and choices are finite: mnm solve gym:ID solves them, mnm train does not take them.")
         print("Any other Gymnasium id works too: mnm envs ID, mnm train AGENT --env ID")
         return 0
+    check_picture(path, (".png",))  # pixels
     try:
-        env = make_env(task, **({"render_mode": "rgb_array"} if png is not None else {}))
+        env = make_env(task, **({"render_mode": "rgb_array"} if path is not None else {}))
     except TaskError as error:
         return fail(str(error))
     try:
         for name, fact in facts(task, env).items():
             print(f"{name:12} {fact}")
-        if png is not None:
-            draw(env, png)
-            print(f"{'picture':12} {png}")
+        if path is not None:
+            draw(env, path)
+            print(f"{'picture':12} {path}")
     except (OSError, UserError) as error:
-        return fail(f"--png {png}: {error}")
+        return fail(f"--picture {path}: {error}")
     finally:
         close_env(env)
     return 0
@@ -91,7 +93,7 @@ def _space(space: gym.Space) -> str:
     return f"{space.dtype} {space.shape}, {bounds}"
 
 
-def draw(env: gym.Env, png: Path) -> None:
+def draw(env: gym.Env, path: Path) -> None:
     """The first state of the episode with seed 0, as a PNG file."""
     from matplotlib.image import imsave
 
@@ -102,5 +104,5 @@ def draw(env: gym.Env, png: Path) -> None:
         except Exception as error:  # a task can raise anything
             raise TaskError(f"cannot be drawn: reset raised {type(error).__name__}: {error}") from error
         drawn = picture(env)
-    png.parent.mkdir(parents=True, exist_ok=True)
-    imsave(png, drawn, format="png")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    imsave(path, drawn, format="png")

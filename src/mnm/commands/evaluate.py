@@ -71,7 +71,7 @@ def evaluate(command: Evaluate) -> int:
         "mean": float(np.mean(returns)),
         "std": float(np.std(returns)),
         "returns": returns,  # all of the first seed, then all of the next
-        "lengths": [len(episode.rewards) for episode in played],
+        "lengths": [episode.length for episode in played],
         "terminated": [episode.terminated for episode in played],
         "success": [episode.success for episode in played],
     }

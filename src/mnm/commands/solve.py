@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from mnm.commands.picture import check_picture, write
 from mnm.messages import UserError, console, fail
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ class Solve:
     """Solve a finite MDP: the optimal value, MnM's policy and its value, and the ladder of bounds.
 
     FILE is a grid as text, an MDP as .npz or .json, or gym:ID for a Gymnasium environment with a transition table.
-    Examples: mnm solve grid.txt --png grid.png; mnm solve gym:FrozenLake-v1 --reward-offset 0.001
+    Examples: mnm solve grid.txt --picture grid.svg; mnm solve gym:FrozenLake-v1 --reward-offset 0.001
     """
 
     file: tyro.conf.Positional[str]
@@ -31,8 +32,8 @@ class Solve:
     """Use this discount instead of the task's own (gym: default 0.99)."""
     reward_offset: float = 0.0
     """Add this to every reward: MnM's bounds need rewards above 0. No policy's rank changes."""
-    png: Path | None = None
-    """Write the picture here: policy arrows and optimistic dynamics."""
+    picture: Path | None = None
+    """Write the picture here, as .png, .svg or .pdf: policy arrows and optimistic dynamics."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print JSON instead of tables."""
 
@@ -44,19 +45,21 @@ def solve(command: Solve) -> int:
     from rich.console import Console
     from rich.text import Text
 
-    from mnm.plotting.solution import draw_report
     from mnm.tabular.evaluation import ConvergenceError
     from mnm.tabular.files import read_task
     from mnm.tabular.solution import solve_task
 
     progress = Console(stderr=True)
     try:
+        check_picture(command.picture)
         with progress.status(Text(f"solving {command.file} ...")):
             report = solve_task(read_task(command.file, command.discount), command.reward_offset)
             answer = report.as_json() if command.json else None
             _ = report.ladders  # what can fail to converge is computed here, for either output
-        if command.png is not None:
-            draw_report(report, command.png)
+        if command.picture is not None:
+            from mnm.plotting.solution import draw_report
+
+            write(draw_report(report), command.picture)
     except UserError as error:
         return fail(str(error))
     except ConvergenceError as error:

@@ -16,7 +16,7 @@ from mnm.training.datasets import Dataset, open_dataset
 from mnm.training.driver import run_training
 from mnm.training.learner import Learner
 from mnm.training.lock import locked
-from mnm.training.options import Options, check, command_of, preset_of, run_spec, with_new_flags
+from mnm.training.options import Options, check, command_of, preset_of, run_spec, with_new_settings
 from mnm.training.runs import checked_folder, delete, task_name, write_spec
 from mnm.training.spec import RunError, RunSpec
 from mnm.trust import trust
@@ -24,7 +24,7 @@ from mnm.trust import trust
 
 def train(arguments: list[str]) -> int:
     """Parse, check, run; the exit code: 0, 1 failed, 2 bad input."""
-    arguments = with_new_flags(arguments)
+    arguments = with_new_settings(arguments)
     try:
         command = tyro.extras.subcommand_cli_from_dict(
             {name: command_of(algorithm, *preset_of(arguments)) for name, algorithm in offered(arguments).items()},

@@ -1,4 +1,4 @@
-"""Pictures as files: a PNG, and beside it an SVG that follows its reader's light or dark theme."""
+"""Pictures as files: PNG, PDF, and SVG, which follows its reader's light or dark theme."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from mnm.plotting.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED, SKY, YELLOW
+from mnm.plotting.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED, SKY, STYLE, YELLOW
 
 DARK_PAGE, LIGHT_INK = 0x14, 0xE6
 """What white and black become on a dark page."""
@@ -38,14 +38,33 @@ LETTERS_PER_INCH = 16
 
 def save_picture(figure: Figure, path: Path) -> None:
     """PATH.png and PATH.svg; where lines cover one another, the panel says so."""
+    _finish(figure)
+    for ending in (".png", ".svg"):
+        _write(figure, path.with_name(f"{path.name}{ending}"))
+
+
+def write_picture(figure: Figure, path: Path) -> None:
+    """The same in one format, by the name: .png, .svg or .pdf."""
+    _finish(figure)
+    _write(figure, path)
+
+
+def _finish(figure: Figure) -> None:
     figure.draw_without_rendering()  # sets limits and sizes
     for axes in figure.axes:
         _tell_of_covered_lines(axes)
-    figure.savefig(path.with_name(f"{path.name}.png"))
-    drawn = io.StringIO()
-    with mpl.rc_context({"svg.hashsalt": "mnm"}):  # the same picture is the same file
-        figure.savefig(drawn, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    path.with_name(f"{path.name}.svg").write_text(themed(drawn.getvalue()), encoding="utf-8")
+
+
+def _write(figure: Figure, path: Path) -> None:
+    """Without the time of writing: the same picture is the same file."""
+    ending = path.suffix.lower()
+    with mpl.rc_context({"svg.hashsalt": "mnm", "savefig.dpi": STYLE["savefig.dpi"]}):
+        if ending == ".svg":
+            drawn = io.StringIO()
+            figure.savefig(drawn, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+            path.write_text(themed(drawn.getvalue()), encoding="utf-8")
+        else:
+            figure.savefig(path, format=ending[1:], metadata={"CreationDate": None} if ending == ".pdf" else None)
 
 
 def themed(svg: str) -> str:

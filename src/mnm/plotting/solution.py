@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
-from mnm.tabular.evaluation import evaluate_policy
+from mnm.plotting.style import BLUE, ON_MAP, STYLE, draw_arrows, draw_grid, draw_values, grid_legend
+from mnm.tabular.evaluation import chain, evaluate_policy
 from mnm.tabular.files import InputError
-from mnm.tabular.grids import Grid
+from mnm.tabular.grids import MOVES, Grid
 from mnm.tabular.solution import LARGEST_PRINTED_POLICY, Solution
 
 LARGEST_DRAWN_MDP = 200
 
 
-def draw_report(report: Solution, path: Path) -> None:
+def draw_report(report: Solution) -> Figure:
     """The picture: the policy over its values, and what MnM's model adds to the real dynamics."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    from mnm.plotting.style import STYLE
-
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(8.0, 4.0), layout="constrained")
         if report.task.grid is not None:
@@ -30,25 +28,19 @@ def draw_report(report: Solution, path: Path) -> None:
             _draw_as_matrices(figure, report)
         else:
             raise InputError(
-                f"--png: {report.task.name} has {report.task.mdp.num_states} states; pictures are drawn for grids, "
+                f"--picture: {report.task.name} has {report.task.mdp.num_states} states; pictures are drawn for grids, "
                 f"and for other MDPs of up to {LARGEST_DRAWN_MDP} states"
             )
-        try:
-            figure.savefig(path, format="png")
-        except OSError as error:
-            raise InputError(f"--png {path}: {error.strerror or error}") from None
+    return figure
 
 
 def _draw_on_grid(figure: Any, report: Solution, grid: Grid) -> None:
-    from mnm.plotting.style import BLUE, draw_arrows, draw_grid, draw_values, grid_legend
-    from mnm.tabular.grids import MOVES
-
     step = report.best
     policy_axes, model_axes = figure.subplots(1, 2)
     draw_grid(policy_axes, grid)
     image = draw_values(policy_axes, grid, evaluate_policy(report.task.mdp, step.policy))
     figure.colorbar(image, ax=policy_axes, label="value of MnM's policy", shrink=0.8)
-    draw_arrows(policy_axes, grid, MOVES[step.policy.argmax(axis=1)], 0.6, "white")
+    draw_arrows(policy_axes, grid, MOVES[step.policy.argmax(axis=1)], 0.6, ON_MAP)
     policy_axes.set_title(f"MnM's policy\nreturn {report.return_of(step):.4g} (optimal {report.optimal_return:.4g})")
     draw_grid(model_axes, grid)
     longest = draw_arrows(model_axes, grid, grid.added_displacement(step.model), 0.8, BLUE)
@@ -59,11 +51,6 @@ def _draw_on_grid(figure: Any, report: Solution, grid: Grid) -> None:
 
 
 def _draw_as_matrices(figure: Any, report: Solution) -> None:
-    from matplotlib.ticker import MaxNLocator
-
-    from mnm.plotting.style import BLUE
-    from mnm.tabular.evaluation import chain
-
     mdp, step = report.task.mdp, report.best
     values_axes, model_axes = figure.subplots(1, 2)
     values = evaluate_policy(mdp, step.policy)

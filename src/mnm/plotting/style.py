@@ -33,6 +33,9 @@ BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, RED, PURPLE = (
     "#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7",
 )  # fmt: skip
 
+ON_MAP = "#fffffe"
+"""White, but no grey: on a dark page greys change places, and what lies on a map's colours must not."""
+
 COLOURS = {
     "MnM": BLUE,
     "Q-learning": ORANGE,

@@ -13,12 +13,13 @@ from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from hashlib import sha256
 from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
@@ -42,8 +43,9 @@ from mnm.training.runs import Run, revision
 PACKAGE = "mnm.report"
 
 
-def rendered(contents: Contents, baseline: str | None, flags: Mapping[str, Sequence[object]]) -> str:
-    """The document; `flags` are those of the command that asked for it, for its last section."""
+@cache
+def template() -> Template:
+    """The page's, which is compiled once."""
     environment = Environment(
         loader=PackageLoader(PACKAGE, ""),
         autoescape=True,
@@ -54,6 +56,11 @@ def rendered(contents: Contents, baseline: str | None, flags: Mapping[str, Seque
     environment.filters["shown"] = shown
     environment.filters["agent"] = agent_name
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    return environment.get_template("page.html")
+
+
+def rendered(contents: Contents, baseline: str | None, flags: Mapping[str, Sequence[object]]) -> str:
+    """The document; `flags` are those of the command that asked for it, for its last section."""
     compared = comparisons(contents.runs, baseline)
     figures = [drawn(figure) for figure in contents.figures]
     returns = return_plots(contents.runs, contents.labels)
@@ -63,7 +70,7 @@ def rendered(contents: Contents, baseline: str | None, flags: Mapping[str, Seque
         {"number": number} | described(run, contents.labels[run.folder], contents.certificates.get(run.folder, ()))
         for number, run in enumerate(contents.runs)
     ]
-    return environment.get_template("page.html").render(
+    return template().render(
         style=Markup(files(PACKAGE).joinpath("page.css").read_text(encoding="utf-8")),
         scripts=[Markup(script) for script in scripts],
         hashes=[b64encode(sha256(script.encode("utf-8")).digest()).decode("ascii") for script in scripts],

@@ -20,7 +20,7 @@ from mnm.messages import short
 from mnm.schema import Seed, refused
 from mnm.sweeps.request import Sweep
 from mnm.sweeps.trials import Trial
-from mnm.training.options import Options, check, command_of, preset_of, run_spec, with_new_flags
+from mnm.training.options import Options, check, command_of, preset_of, run_spec, with_new_settings
 from mnm.training.runs import is_unmade, read_run, task_name
 from mnm.training.spec import RunError, RunSpec
 from mnm.trust import trust
@@ -112,7 +112,7 @@ def tell_left_out(command: Sweep) -> None:
 def split(override: str) -> tuple[str, ...]:
     """The flags of one override."""
     try:
-        return tuple(with_new_flags(shlex.split(override)))
+        return tuple(with_new_settings(shlex.split(override)))
     except ValueError as error:
         raise RunError(f"--overrides {override!r}: {error}") from error
 

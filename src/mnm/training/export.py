@@ -59,13 +59,14 @@ def policy_arrays(learner: Learner, episodes: int, seed: int, noise: float) -> A
 
 
 def _rows(learner: Learner, episode: Episode) -> Arrays:
-    """The transitions of one episode."""
-    last = np.arange(len(episode.rewards)) == len(episode.rewards) - 1
+    """The transitions of one episode, of which all were kept."""
+    (steps,) = episode.pieces
+    last = np.arange(episode.length) == episode.length - 1
     return {
-        "observations": episode.observations[:-1],
-        "actions": learner.in_task_units(episode.actions),
-        "rewards": episode.rewards,
-        "next_observations": episode.observations[1:],
+        "observations": steps.observations[:-1],
+        "actions": learner.in_task_units(steps.actions),
+        "rewards": steps.rewards,
+        "next_observations": steps.observations[1:],
         "terminations": last & episode.terminated,
     }
 

@@ -28,7 +28,7 @@ from mnm.agents.actor_critic import Actor
 from mnm.agents.algorithm import Algorithm, ModelState, State
 from mnm.agents.base import AgentConfig
 from mnm.agents.world_model import ModelConfig, World
-from mnm.diagnostics import Episode, diagnose, diagnose_on_data
+from mnm.diagnostics import KEPT_BYTES, Episode, Recorder, diagnose, diagnose_on_data
 from mnm.envs.adapter import Environment, Task, TaskError, episode_seed, make
 from mnm.replay import HELD_OUT_EVERY, Replay, Transitions
 from mnm.training.datasets import MEMORY, Dataset, DatasetError, checked, transitions
@@ -366,10 +366,11 @@ class Learner:
         """Episodes of the deterministic policy, in an environment of their own; fewer if should_stop() says so.
 
         Always the same starts, by the run's own seed or by another one; with the stream "test", starts that no
-        evaluation of a run has had.
+        evaluation of a run has had. Of all their steps KEPT_BYTES are kept: long episodes in pieces.
         """
         seed = self.seeds[index] if seed is None else seed
-        return list(islice(self.play(index, seed, should_stop or never, stream), episodes))
+        room = KEPT_BYTES // max(episodes, 1)
+        return list(islice(self.play(index, seed, should_stop or never, stream, room=room), episodes))
 
     def play(
         self,
@@ -378,25 +379,27 @@ class Learner:
         should_stop: Callable[[], bool],
         stream: str,
         act: Callable[[NDArray], NDArray] | None = None,
+        room: int | None = None,
     ) -> Iterator[Episode]:
         """One episode of `evaluate` after another, until should_stop() says so, which is asked in every step.
 
-        `act` chooses the actions instead of the deterministic policy.
+        `act` chooses the actions instead of the deterministic policy. `room` is how many bytes of steps are kept of
+        each; all, if it is not said.
         """
         act = act or partial(deterministic_action, self.policy(index))
+        discount, offset = self.config.discount, self.algorithm.reward_offset(self.config)
         for number in count():
-            observations = [self._evaluation.reset(episode_seed(seed, stream, number))]
-            actions, rewards, step = [], [], None
+            observation, step = self._evaluation.reset(episode_seed(seed, stream, number)), None
+            recorder = Recorder(observation, discount, offset, room)
             while step is None or not (step.terminated or step.truncated):
                 if should_stop():
                     return
-                actions.append(act(observations[-1]))
-                step = self._evaluation.step(actions[-1])
-                observations.append(step.observation)
-                rewards.append(step.reward)
+                action = act(observation)
+                step = self._evaluation.step(action)
+                observation = step.observation
+                recorder.add(action, step.reward, observation)
                 self._tell_of_outlier(index, step.reward, f"evaluation at step {self.steps}, episode {number + 1}")
-            columns = np.stack(observations), np.stack(actions), np.asarray(rewards, np.float32)
-            yield Episode(*columns, step.terminated, step.success)
+            yield recorder.episode(step.terminated, step.success)
 
     def _reset(self, index: int) -> NDArray[np.float32]:
         seed = episode_seed(self.seeds[index], "training", self.episodes[index])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, make_dataclass
 from importlib.util import find_spec
@@ -14,7 +13,7 @@ import tyro
 from mnm.agents.algorithm import Algorithm
 from mnm.agents.base import AgentConfig
 from mnm.agents.scales import preset
-from mnm.messages import short
+from mnm.messages import short, with_new_flags
 from mnm.schema import Count, Seed, refused
 from mnm.training.saving import config_as_json
 from mnm.training.spec import RENAMED, RunError, RunSpec
@@ -95,17 +94,11 @@ def run_spec(algorithm: Algorithm, options: Options, name: str, config: AgentCon
     )
 
 
-def with_new_flags(arguments: Sequence[str]) -> list[str]:
+def with_new_settings(arguments: Sequence[str]) -> list[str]:
     """The arguments, old names of settings replaced; a line for each says so."""
-    flags = {f"--{old.replace('_', '-')}": f"--{new.replace('_', '-')}" for old, new in RENAMED.items()}
-    renamed = []
-    for argument in arguments:
-        flag, equals, value = argument.partition("=")
-        new = flags.get(flag.replace("_", "-")) if flag.startswith("--") else None
-        if new is not None:
-            print(f"mnm: {flag} is now {new}; the old name goes with version 0.3", file=sys.stderr)
-        renamed.append(argument if new is None else f"{new}{equals}{value}")
-    return renamed
+    return with_new_flags(
+        arguments, {f"--{old.replace('_', '-')}": f"--{new.replace('_', '-')}" for old, new in RENAMED.items()}
+    )
 
 
 def preset_of(arguments: list[str]) -> tuple[str, str, bool]:

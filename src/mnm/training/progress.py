@@ -29,14 +29,16 @@ class ProgressDisplay:
 
     def __init__(self, bar: bool | None = None) -> None:
         """`bar`: whether there is one; None: if somebody watches."""
+        console = Console(stderr=True)
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
             TextColumn("{task.completed:.0f}/{task.total:.0f}"),
             TextColumn("{task.fields[pace]:.0f} updates/s  return {task.fields[last]}  left"),
             TimeRemainingColumn(),
-            console=Console(stderr=True),
+            console=console,
             disable=not (watched() if bar is None else bar),
+            redirect_stdout=not console.is_jupyter,  # a notebook's bar stands apart: lines need not be broken for it
         )
         self._task: TaskID | None = None
         self._phase = ""
@@ -73,6 +75,7 @@ class ProgressDisplay:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._bar.refresh()  # in a notebook, stop() alone leaves the bar short of its end
         self._bar.stop()
 
 

@@ -12,9 +12,10 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -184,7 +185,16 @@ def revision() -> str | None:
 @cache
 def provenance() -> dict[str, Any]:
     """With what a run is made: the versions of the packages that decide its numbers, and the source's commit."""
-    return {"versions": {name: version(name) for name in PACKAGES}, "revision": revision()}
+    return {"versions": installed_versions(), "revision": revision()}
+
+
+def installed_versions() -> dict[str, str]:
+    """Of PACKAGES; one that is not installed, as MuJoCo may be, decides nothing."""
+    found = {}
+    for name in PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 def write_spec(folder: Path, spec: RunSpec) -> None:
