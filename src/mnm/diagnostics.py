@@ -165,7 +165,7 @@ def data_diagnostics(
     actions, _ = actor_critic.averaged_actor.sample(rows.observations, policy_key)
     places = {"data": rows.actions, "policy": actions}
     metrics = {
-        f"q_{name}": actor_critic.q_values(actor_critic.critics, rows.observations, actions).min(axis=0).mean()
+        f"q_{name}": actor_critic.lower_q(actor_critic.critics, rows.observations, actions).mean()
         for name, actions in places.items()
     }
     if not held_out:
@@ -222,7 +222,7 @@ def value_diagnostics(
 @jax.jit
 def _mode_values(actor_critic: ActorCritic, observations: Array) -> Float[Array, " batch"]:
     actions = actor_critic.averaged_actor.mode(observations)
-    return actor_critic.q_values(actor_critic.critics, observations, actions).min(axis=0)
+    return actor_critic.lower_q(actor_critic.critics, observations, actions)
 
 
 def held_out(episodes: list[Episode], generator: np.random.Generator) -> Transitions:

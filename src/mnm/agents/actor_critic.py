@@ -17,8 +17,15 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from mnm.agents.base import AgentConfig, Count, Layers, Metrics, Positive, Rate
-from mnm.losses.actor_critic import actor_loss, critic_loss, soft_values, temperature_loss
+from mnm.agents.base import AgentConfig, Count, Layers, Metrics, NonNegative, Positive, Rate
+from mnm.losses.actor_critic import (
+    actor_loss,
+    critic_loss,
+    pessimism_step,
+    pessimistic_q,
+    soft_values,
+    temperature_loss,
+)
 from mnm.losses.reward import td_target
 from mnm.networks import Ensemble, TanhGaussianPolicy, moved_target
 from mnm.normalizer import Normalizer
@@ -50,6 +57,11 @@ class ActorCriticConfig(AgentConfig):
     """The entropy's weight at the start, in units of the rewards' spread if they are normalized; it is learned."""
     target_entropy: float = -0.5
     """The entropy that the temperature aims at, for each dimension of the action."""
+    pessimism: NonNegative = 1.0
+    """How far Q lies below the mean of the two critics, in halves of their distance: 1 is their minimum."""
+    pessimism_rate: NonNegative = 1e-3
+    """How fast the pessimism follows what real transitions show: for each, before it is learned from, it falls by the
+    rate times the transition's temporal-difference error in units of the rewards' spread. 0: it stays as it is."""
     policy_average_rate: Rate | None = 0.005
     """How fast the running average of the policy's weights follows, which is evaluated, predicts and is kept; None: the
     latest policy is. Training acts with the latest."""
@@ -63,9 +75,14 @@ PAPER: dict[str, Any] = {
     "initial_temperature": 1.0,
     "learning_rate": 3e-4,
     "target_rate": 0.005,
+    "pessimism_rate": 0.0,
     "policy_average_rate": None,
 }
 """What the paper has instead: TF-Agents' defaults."""
+
+MOST_PESSIMISM = 5.0
+PESSIMISM_START = 400
+"""Updates of the policy before the pessimism moves: till then Q is on its way from where it began."""
 
 
 class Actor(eqx.Module):
@@ -112,6 +129,7 @@ class ActorCritic(eqx.Module):
     """Of whether episodes go on; with `rewards`."""
     base_value: Float[Array, ""]
     """Q where every step pays the mean reward and goes on as often as the mean step; the critics learn the rest."""
+    pessimism: Float[Array, ""]
 
     @property
     def actor(self) -> Actor:
@@ -135,6 +153,12 @@ class ActorCritic(eqx.Module):
         inputs = jnp.concatenate([self.observations.normalize(observations), actions], axis=-1)
         return self.base_value + self.rewards.unit[0] * critics(inputs)[..., 0]
 
+    def lower_q(
+        self, critics: Ensemble, observations: Float[Array, "batch obs"], actions: Float[Array, "batch act"]
+    ) -> Float[Array, " batch"]:
+        """Q(s, a) that targets, policy and model go by: as far below the critics' mean as the pessimism says."""
+        return pessimistic_q(self.q_values(critics, observations, actions), self.pessimism)
+
 
 def init_actor_critic(
     config: ActorCriticConfig, observation_dim: int, action_dim: int, key: PRNGKeyArray
@@ -149,25 +173,26 @@ def init_actor_critic(
     states = (optimiser.init(parameters) for parameters in (policy, critics, log_temperature))
     averaged, targets = jax.tree.map(jnp.copy, (policy, critics))  # buffers that are donated must not be shared
     statistics = (Normalizer.empty(observation_dim), Normalizer.empty(1), Normalizer.empty(1), jnp.zeros(()))
-    return ActorCritic(policy, averaged, critics, targets, log_temperature, *(*states, *statistics))
+    pessimism = jnp.asarray(config.pessimism, jnp.float32)
+    return ActorCritic(policy, averaged, critics, targets, log_temperature, *(*states, *statistics), pessimism)
 
 
 def observe(
-    config: ActorCriticConfig,
-    actor_critic: ActorCritic,
-    observation: Float[Array, " obs"],
-    reward: Float[Array, ""],
-    continues: Float[Array, ""],
+    config: ActorCriticConfig, actor_critic: ActorCritic, transition: Transitions, key: PRNGKeyArray
 ) -> ActorCritic:
-    """The statistics moved by one real observation, the reward that the critics learn from, and whether it went on.
+    """Pessimism and statistics moved by one real transition, with the reward that the critics learn from.
 
-    When they move, Q moves with them at once in all states: the target networks' too, so that no error is made.
+    When the statistics move, Q moves with them at once in all states: the target networks' too, so that no error is
+    made.
     """
+    if config.pessimism_rate > 0:
+        actor_critic = _calibrated(config, actor_critic, transition, key)
     if config.normalize_observations:
-        observations = actor_critic.observations.add(observation)
+        observations = actor_critic.observations.add(transition.observations)
         actor_critic = eqx.tree_at(lambda a: a.observations, actor_critic, observations)
     if config.normalize_rewards:
-        rewards, continuation = actor_critic.rewards.add(reward[None]), actor_critic.continuation.add(continues[None])
+        rewards = actor_critic.rewards.add(transition.rewards[None])
+        continuation = actor_critic.continuation.add(transition.continues[None])
         base_value = rewards.mean[0] / (1.0 - config.discount * continuation.mean[0])
         actor_critic = eqx.tree_at(
             lambda a: (a.rewards, a.continuation, a.base_value), actor_critic, (rewards, continuation, base_value)
@@ -175,24 +200,39 @@ def observe(
     return actor_critic
 
 
+def _calibrated(
+    config: ActorCriticConfig, actor_critic: ActorCritic, transition: Transitions, key: PRNGKeyArray
+) -> ActorCritic:
+    """The pessimism moved by what a transition of the present policy, not yet learned from, says of the target critics."""
+    row = jax.tree.map(lambda value: value[None], transition)
+    noise = jax.random.normal(key, row.actions.shape)
+    plain = eqx.tree_at(lambda a: a.pessimism, actor_critic, jnp.zeros(()))
+    target = td_target(row.rewards, row.continues, next_values(plain, row.next_observations, noise), config.discount)
+    surprise = (target - plain.lower_q(plain.target_critics, row.observations, row.actions))[0]
+    begun = actor_critic.policy_optimiser[0].count >= PESSIMISM_START
+    surprise = jnp.where(begun, surprise / actor_critic.rewards.unit[0], 0.0)
+    pessimism = pessimism_step(actor_critic.pessimism, surprise, config.pessimism_rate, MOST_PESSIMISM)
+    return eqx.tree_at(lambda a: a.pessimism, actor_critic, pessimism)
+
+
 def next_values(
     actor_critic: ActorCritic, next_observations: Float[Array, "batch obs"], noise: Float[Array, "batch act"]
 ) -> Float[Array, " batch"]:
-    """V(s') by the minimum of the target critics at one action of the policy, made of `noise`, entropy included."""
+    """V(s') by the target critics at one action of the policy, made of `noise`, entropy included."""
     actions, log_probs = actor_critic.actor.actions(next_observations, noise)
-    targets = actor_critic.q_values(actor_critic.target_critics, next_observations, actions)
-    return soft_values(targets, log_probs, actor_critic.temperature)
+    q_values = actor_critic.lower_q(actor_critic.target_critics, next_observations, actions)
+    return soft_values(q_values, log_probs, actor_critic.temperature)
 
 
 def plain_values(
     actor_critic: ActorCritic, observations: Float[Array, "batch obs"], key: PRNGKeyArray
 ) -> Float[Array, " batch"]:
-    """V(s) by the minimum of the target critics at one action of the policy, without the entropy.
+    """V(s) by the target critics at one action of the policy, without the entropy.
 
     What a model is judged by.
     """
     actions, _ = actor_critic.actor.sample(observations, key)
-    return actor_critic.q_values(actor_critic.target_critics, observations, actions).min(axis=0)
+    return actor_critic.lower_q(actor_critic.target_critics, observations, actions)
 
 
 Parameters = TypeVar("Parameters")
@@ -240,7 +280,7 @@ def update_critics(
     moved = eqx.tree_at(
         lambda a: (a.critics, a.target_critics, a.critics_optimiser), actor_critic, (critics, target_critics, optimiser)
     )
-    return moved, {"critic_loss": loss, "q_value": mean_q}
+    return moved, {"critic_loss": loss, "q_value": mean_q, "pessimism": actor_critic.pessimism}
 
 
 def td_steps(
@@ -282,7 +322,7 @@ def update_policy(
 
     def objective(policy: TanhGaussianPolicy) -> tuple[Array, Array]:
         actions, log_probs = Actor(actor_critic.observations, policy).sample(observations, key)
-        q_values = actor_critic.q_values(actor_critic.critics, observations, actions)
+        q_values = actor_critic.lower_q(actor_critic.critics, observations, actions)
         return actor_loss(q_values, log_probs, actor_critic.temperature), log_probs
 
     (loss, log_probs), gradient = jax.value_and_grad(objective, has_aux=True)(actor_critic.policy)

@@ -80,6 +80,8 @@ class PricedConfig(AdversarialConfig):
     classifier_weight_decay: NonNegative = 0.3
     calibrate: bool = True
     error_limit: Positive | None = 10.0
+    pessimism_rate: NonNegative = 0.0
+    """Their Q has log p/q of the model's steps in it: real transitions alone do not tell whether it promises too much."""
 
 
 SETTINGS: dict[str, dict[str, Any]] = {

@@ -42,9 +42,9 @@ def init(config: ActorCriticConfig, observation_dim: int, action_dim: int, key: 
 
 
 def observe(config: ActorCriticConfig, state: SACState, transition: Transitions) -> SACState:
-    """The agent with its statistics moved by one real transition."""
-    moved = parts.observe(config, state.actor_critic, transition.observations, transition.rewards, transition.continues)
-    return SACState(moved, state.key)
+    """The agent with its statistics and its pessimism moved by one real transition."""
+    key, noise_key = jax.random.split(state.key)
+    return SACState(parts.observe(config, state.actor_critic, transition, noise_key), key)
 
 
 def update(config: ActorCriticConfig, state: SACState, replay: Replay, _: Array) -> tuple[SACState, Metrics]:

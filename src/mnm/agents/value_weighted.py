@@ -64,9 +64,9 @@ def update(config: ValueWeightedConfig, state: AgentState, replay: Replay, _: Ar
 
 
 def update_model(config: ValueWeightedConfig, state: AgentState, batch: Transitions) -> tuple[World, Metrics]:
-    """Dynamics by the likelihood weighted by the target critics' minimum; rewards and termination by regression."""
+    """Dynamics by the likelihood weighted by the target critics' Q; rewards and termination by regression."""
     critics = state.actor_critic.target_critics
-    q_values = state.actor_critic.q_values(critics, batch.observations, batch.actions).min(axis=0)
+    q_values = state.actor_critic.lower_q(critics, batch.observations, batch.actions)
     weights = standardized_weights(q_values) if config.value_term == "relative" else softmax_weights(q_values)
     world, metrics = update_dynamics(config, state.world, batch, lambda nlls, *_: value_weighted_loss(nlls, weights))
     world, head_metrics = update_heads(config, world, batch)

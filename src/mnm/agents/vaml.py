@@ -73,7 +73,7 @@ def update_model(config: VAMLConfig, state: AgentState, batch: Transitions, key:
     """Dynamics by likelihood and Bellman error, by the target critics; rewards and termination by regression."""
     model_key, policy_key = jax.random.split(key)
     critics = state.actor_critic.target_critics
-    current = state.actor_critic.q_values(critics, batch.observations, batch.actions).min(axis=0)
+    current = state.actor_critic.lower_q(critics, batch.observations, batch.actions)
     unit = value_unit(current) if config.value_term == "relative" else 1.0
 
     def loss(nlls: Float[Array, "members batch"], dynamics: GaussianDynamics, inputs: Array) -> Float[Array, ""]:

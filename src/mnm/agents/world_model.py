@@ -234,7 +234,7 @@ def init_world(config: ModelConfig, observation_dim: int, action_dim: int, key: 
 
 
 def observe(config: ModelConfig, state: AnyState, transition: Transitions) -> AnyState:
-    """The agent with its statistics moved by one real transition."""
+    """The agent with its statistics and its pessimism moved by one real transition."""
     return observe_with_reward(config, state, transition, transition.rewards, transition.continues)
 
 
@@ -246,9 +246,11 @@ def observe_with_reward(
     continues: Float[Array, ""],
 ) -> AnyState:
     """The same, for an agent whose critics learn from another reward than the task's."""
-    actor_critic = parts.observe(config, state.actor_critic, transition.observations, reward, continues)
+    key, noise_key = jax.random.split(state.key)
+    learned_from = transition._replace(rewards=reward, continues=continues)
+    actor_critic = parts.observe(config, state.actor_critic, learned_from, noise_key)
     statistics = state.world.statistics.add(transition)
-    return eqx.tree_at(lambda s: (s.actor_critic, s.world.statistics), state, (actor_critic, statistics))
+    return eqx.tree_at(lambda s: (s.actor_critic, s.world.statistics, s.key), state, (actor_critic, statistics, key))
 
 
 def imagine(config: ModelConfig, world: World, actor: Actor, batch: Transitions, key: PRNGKeyArray) -> Transitions:

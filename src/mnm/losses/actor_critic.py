@@ -22,17 +22,37 @@ def critic_loss(
     return losses.mean(axis=-1).sum()
 
 
-def soft_values(
-    target_q_values: Float[Array, "critics batch"], log_probs: Float[Array, " batch"], temperature: Float[Array, ""]
+def pessimistic_q(
+    q_values: Float[Array, "critics=2 batch"], pessimism: float | Float[Array, ""]
 ) -> Float[Array, " batch"]:
-    """V(s) = min over critics Q(s,a) - temperature log pi(a|s), at one action a ~ pi."""
-    return target_q_values.min(axis=0) - temperature * log_probs
+    """The mean of two critics less pessimism times half their distance: with 1 their minimum, as in the paper."""
+    first, second = q_values
+    return 0.5 * (first + second) - 0.5 * pessimism * jnp.abs(first - second)
+
+
+def pessimism_step(
+    pessimism: Float[Array, ""], surprise: Float[Array, ""], rate: float, most: float
+) -> Float[Array, ""]:
+    """The pessimism after one real transition that the critics have not learned from yet, between 0 and `most`.
+
+    Its surprise is r + discount V(s') - Q(s,a), Q and V by the critics' mean. Along a trajectory the surprises, discounted,
+    add up to the return less Q at its start: critics that promise too much meet negative ones, and must be more
+    pessimistic. Where they are 0 in the mean, Q is right in the mean on the policy's own states.
+    """
+    return jnp.clip(pessimism - rate * surprise, 0.0, most)
+
+
+def soft_values(
+    q_values: Float[Array, " batch"], log_probs: Float[Array, " batch"], temperature: Float[Array, ""]
+) -> Float[Array, " batch"]:
+    """V(s) = Q(s,a) - temperature log pi(a|s), at one action a ~ pi."""
+    return q_values - temperature * log_probs
 
 
 def actor_loss(
-    q_values: Float[Array, "critics batch"], log_probs: Float[Array, " batch"], temperature: Float[Array, ""]
+    q_values: Float[Array, " batch"], log_probs: Float[Array, " batch"], temperature: Float[Array, ""]
 ) -> Float[Array, ""]:
-    """E[ temperature log pi(a|s) - min over critics Q(s,a) ], at a ~ pi  (Eq. pi-loss with the entropy term)."""
+    """E[ temperature log pi(a|s) - Q(s,a) ], at a ~ pi  (Eq. pi-loss with the entropy term)."""
     return -soft_values(q_values, log_probs, jax.lax.stop_gradient(temperature)).mean()
 
 
