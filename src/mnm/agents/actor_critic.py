@@ -172,9 +172,9 @@ def init_actor_critic(
     optimiser = optax.adam(config.learning_rate)
     states = (optimiser.init(parameters) for parameters in (policy, critics, log_temperature))
     averaged, targets = jax.tree.map(jnp.copy, (policy, critics))  # buffers that are donated must not be shared
-    statistics = (Normalizer.empty(observation_dim), Normalizer.empty(1), Normalizer.empty(1), jnp.zeros(()))
     pessimism = jnp.asarray(config.pessimism, jnp.float32)
-    return ActorCritic(policy, averaged, critics, targets, log_temperature, *(*states, *statistics), pessimism)
+    statistics = (Normalizer.empty(observation_dim), Normalizer.empty(1), Normalizer.empty(1), jnp.zeros(()), pessimism)
+    return ActorCritic(policy, averaged, critics, targets, log_temperature, *(*states, *statistics))
 
 
 def observe(
@@ -203,7 +203,7 @@ def observe(
 def _calibrated(
     config: ActorCriticConfig, actor_critic: ActorCritic, transition: Transitions, key: PRNGKeyArray
 ) -> ActorCritic:
-    """The pessimism moved by what a transition of the present policy, not yet learned from, says of the target critics."""
+    """The pessimism moved by what a transition of the present policy, not yet learned from, says of the critics."""
     row = jax.tree.map(lambda value: value[None], transition)
     noise = jax.random.normal(key, row.actions.shape)
     plain = eqx.tree_at(lambda a: a.pessimism, actor_critic, jnp.zeros(()))

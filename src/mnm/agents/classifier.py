@@ -81,7 +81,7 @@ class PricedConfig(AdversarialConfig):
     calibrate: bool = True
     error_limit: Positive | None = 10.0
     pessimism_rate: NonNegative = 0.0
-    """Their Q has log p/q of the model's steps in it: real transitions alone do not tell whether it promises too much."""
+    """Their Q has log p/q of the model's steps in it: real transitions alone cannot tell whether it is too high."""
 
 
 SETTINGS: dict[str, dict[str, Any]] = {

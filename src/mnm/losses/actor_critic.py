@@ -35,9 +35,9 @@ def pessimism_step(
 ) -> Float[Array, ""]:
     """The pessimism after one real transition that the critics have not learned from yet, between 0 and `most`.
 
-    Its surprise is r + discount V(s') - Q(s,a), Q and V by the critics' mean. Along a trajectory the surprises, discounted,
-    add up to the return less Q at its start: critics that promise too much meet negative ones, and must be more
-    pessimistic. Where they are 0 in the mean, Q is right in the mean on the policy's own states.
+    Its surprise is r + discount V(s') - Q(s,a), Q and V by the critics' mean. Along a trajectory the surprises,
+    discounted, add up to the return less Q at its start: critics that promise too much meet negative ones, and must be
+    more pessimistic. Where they are 0 in the mean, Q is right in the mean on the policy's own states.
     """
     return jnp.clip(pessimism - rate * surprise, 0.0, most)
 
