@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from agents.probes import filled, random_actions
-from mnm.agents.actor_critic import ActorCriticConfig
+from mnm.agents.actor_critic import PESSIMISM_START, ActorCriticConfig
 from mnm.agents.sac import init, observe, update
 from mnm.training.programs import update_many
 
@@ -92,3 +92,19 @@ def test_without_an_average_the_latest_policy_is_evaluated():
     state, _ = train(replay, updates=3, config=replace(CONFIG, policy_average_rate=None))
     policies = state.actor_critic.policy, state.actor_critic.averaged_policy
     assert all(np.array_equal(*leaves) for leaves in zip(*map(jax.tree.leaves, policies), strict=True))
+
+
+@pytest.mark.parametrize(("real", "direction"), [(-1.0, 1), (3.0, -1)])
+def test_fresh_transitions_that_pay_less_than_q_promises_raise_the_pessimism(real, direction):
+    """Q is learned from rewards of 1, then the task pays another one; a transition that is learned moves nothing."""
+    replay = one_state(np.ones(500), random_actions(500), continues=0.0)
+    config = replace(CONFIG, pessimism_rate=0.01)
+    state, metrics = train(replay, updates=PESSIMISM_START, config=config)
+    assert float(state.actor_critic.pessimism) == float(metrics["pessimism"]) == 1.0  # nothing moves it while Q is new
+    row = jax.tree.map(lambda column: column[0], replay.storage)
+    as_learned = observe(config, state, row).actor_critic.pessimism
+    surprised = observe(config, state, row._replace(rewards=jnp.asarray(real))).actor_critic.pessimism
+    assert abs(float(as_learned) - 1.0) < 0.3 * abs(float(surprised) - 1.0)
+    assert np.sign(float(surprised) - 1.0) == direction
+    fixed = observe(replace(config, pessimism_rate=0.0), state, row._replace(rewards=jnp.asarray(real)))
+    assert float(fixed.actor_critic.pessimism) == 1.0

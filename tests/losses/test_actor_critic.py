@@ -5,7 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from mnm.losses.actor_critic import actor_loss, critic_loss, soft_values, temperature_loss
+from mnm.losses.actor_critic import (
+    actor_loss,
+    critic_loss,
+    pessimism_step,
+    pessimistic_q,
+    soft_values,
+    temperature_loss,
+)
 
 Q_VALUES = jnp.array([[1.0, 5.0], [2.0, 4.0]])
 LOG_PROBS = jnp.array([-1.0, -3.0])
@@ -25,14 +32,41 @@ def test_critic_loss_by_hand():
     assert not np.asarray(jax.grad(critic_loss, argnums=1)(Q_VALUES, jnp.array([0.0, 4.0]))).any()
 
 
-def test_soft_values_take_the_lesser_critic():
-    np.testing.assert_allclose(soft_values(Q_VALUES, LOG_PROBS, jnp.array(0.5)), [1 + 0.5, 4 + 1.5])
+@pytest.mark.parametrize(("pessimism", "expected"), [(0.0, [1.5, 4.5]), (1.0, [1.0, 4.0]), (3.0, [0.0, 3.0])])
+def test_q_lies_below_the_critics_mean_by_halves_of_their_distance(pessimism, expected):
+    """0: the mean; 1: the minimum."""
+    np.testing.assert_allclose(pessimistic_q(Q_VALUES, pessimism), expected)
+
+
+def test_the_minimum_passes_its_gradient_to_the_lesser_critic_alone():
+    np.testing.assert_allclose(jax.grad(lambda q: pessimistic_q(q, 1.0).sum())(Q_VALUES), [[1.0, 0.0], [0.0, 1.0]])
+    equal = jnp.ones((2, 1))
+    assert float(jax.grad(lambda q: pessimistic_q(q, 1.0).sum())(equal).sum()) == pytest.approx(1.0)
+
+
+def test_critics_that_promise_too_much_become_more_pessimistic():
+    for before, surprise, after in ((1.0, -2.0, 1.2), (1.0, 2.0, 0.8), (0.1, 2.0, 0.0), (4.9, -2.0, 5.0)):
+        moved = pessimism_step(jnp.array(before), jnp.array(surprise), rate=0.1, most=5.0)
+        assert float(moved) == pytest.approx(after)
+
+
+def test_discounted_surprises_add_up_to_the_return_less_q():
+    """Why they tell of Q's bias, whatever Q is: r + discount V(s') - Q(s) along a trajectory that ends."""
+    rng = np.random.default_rng(0)
+    rewards, q, discounts = rng.normal(size=8), rng.normal(size=9), 0.9 ** np.arange(8)
+    q[-1] = 0.0  # after the end
+    assert discounts @ (rewards + 0.9 * q[1:] - q[:-1]) == pytest.approx(discounts @ rewards - q[0])
+
+
+def test_soft_values_by_hand():
+    np.testing.assert_allclose(soft_values(jnp.array([1.0, 4.0]), LOG_PROBS, jnp.array(0.5)), [1 + 0.5, 4 + 1.5])
 
 
 def test_actor_loss_by_hand():
-    assert actor_loss(Q_VALUES, LOG_PROBS, jnp.array(0.5)) == pytest.approx(-(1.5 + 5.5) / 2)
-    gradients = jax.grad(actor_loss, argnums=(0, 1, 2))(Q_VALUES, LOG_PROBS, jnp.array(0.5))
-    np.testing.assert_allclose(gradients[0], [[-0.5, 0.0], [0.0, -0.5]])
+    q_values = jnp.array([1.0, 4.0])
+    assert actor_loss(q_values, LOG_PROBS, jnp.array(0.5)) == pytest.approx(-(1.5 + 5.5) / 2)
+    gradients = jax.grad(actor_loss, argnums=(0, 1, 2))(q_values, LOG_PROBS, jnp.array(0.5))
+    np.testing.assert_allclose(gradients[0], [-0.5, -0.5])
     np.testing.assert_allclose(gradients[1], [0.25, 0.25])
     assert float(gradients[2]) == 0.0
 

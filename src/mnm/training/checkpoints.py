@@ -20,7 +20,7 @@ from mnm.schema import Count, CountOrZero, wrong_entry
 from mnm.training.learner import Learner, Snapshot
 from mnm.training.saving import COUNTERS, config_as_json, pack, read_arrays, unpack, write_arrays
 
-FORMAT = 4
+FORMAT = 5
 
 FOLDER = "checkpoints"
 KEPT = 2

@@ -28,7 +28,7 @@ from mnm.training.learner import Learner, agent_shapes, check_memory
 from mnm.training.spec import with_new_names
 from mnm.trust import check_trusted
 
-FORMAT = 3
+FORMAT = 4
 HEADER = "header"
 BITS = {bits: Annotated[int, Bounds(low_included=True, below=2.0**bits)] for bits in (1, 32, 128)}
 COUNTERS = {
