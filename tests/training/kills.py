@@ -39,6 +39,7 @@ def kill_and_resume(command: list, folder: Path, moments: list[tuple[int, int]],
     The command writes a checkpoint at every pause, so that some kills come while one is being written.
     """
     said = folder.with_name("stderr")
+    said.parent.mkdir(parents=True, exist_ok=True)
     for number, moment in enumerate(moments):
         passed = max(newest(folder), moment)
         process = killable.started(*command, stderr=said)
