@@ -1,6 +1,9 @@
 """What the tests share: hypothesis profiles, and random MDPs as a strategy."""
 
+import gc
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -35,6 +38,20 @@ def pytest_collection_modifyitems(items):
         groups.setdefault(group, []).append(item)
     ordered = sorted(groups.values(), key=length, reverse=True)
     items[:] = [item for group in ordered for item in group]
+
+
+MAPS = Path("/proc/self/maps")
+MOST_MAPS = 20_000
+"""Linux lets a process have 65,530 mappings of memory, and each compiled program takes dozens: beyond, XLA crashes."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_programs():
+    """After a file's tests, forget what they compiled if that has become too much; the cache on the disk keeps it."""
+    yield
+    if "jax" in sys.modules and MAPS.exists() and MAPS.read_bytes().count(b"\n") > MOST_MAPS:
+        sys.modules["jax"].clear_caches()
+        gc.collect()
 
 
 def length(group):
