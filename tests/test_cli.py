@@ -742,14 +742,17 @@ LONG = 300 * "x"
         (["report", "--out", LONG], "File name too long"),
         (["report", "--out", "/dev/full"], "No space left on device"),
         (["solve", LONG], "File name too long"),
-        (["solve", "map.txt", "--png", LONG], "File name too long"),
-        (["solve", "map.txt", "--png", "/dev/full"], "No space left on device"),
-        (["envs", "Pendulum-v1", "--png", "/dev/full"], "No space left on device"),
+        (["solve", "map.txt", "--picture", f"{LONG}.png"], "File name too long"),
+        (["solve", "map.txt", "--picture", "full.png"], "No space left on device"),
+        (["solve", "map.txt", "--picture", "full.svg"], "No space left on device"),
+        (["envs", "Pendulum-v1", "--picture", "full.png"], "No space left on device"),
     ],
 )
 def test_what_the_system_refuses_is_one_line(run, arguments, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("map.txt").write_text(NOISY_MAP)
+    for picture in ("full.png", "full.svg"):
+        Path(picture).symlink_to("/dev/full")
     code, _, error = run(*arguments)
     assert_one_line(error)
     assert message in error

@@ -250,7 +250,7 @@ def test_a_checkpoint_of_another_version_is_refused(tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(checkpoints, "FORMAT", 0)
         saved_twice(tmp_path)
-    with pytest.raises(MismatchError, match="saved with format 0, but this run has 4"):
+    with pytest.raises(MismatchError, match="saved with format 0, but this run has 5"):
         restore_checkpoints([tmp_path], learner())
 
 
