@@ -42,7 +42,7 @@ def pytest_collection_modifyitems(items):
 
 MAPS = Path("/proc/self/maps")
 MOST_MAPS = 20_000
-"""Linux lets a process have 65,530 mappings of memory, and a compiled program takes up to hundreds: beyond, XLA crashes."""
+"""Linux lets a process have 65,530 mappings of memory, and a compiled program takes hundreds: beyond, XLA crashes."""
 
 
 @pytest.fixture(autouse=True, scope="module")
