@@ -284,7 +284,7 @@ def memory() -> None:
 
     transition = jax.tree.map(lambda rows: rows[0], agent.replay.storage)
     given = (agent.state, replay, transition, transition.observations, LATE)
-    step = train_step.lower(agent.algorithm, agent.config, *given, UPDATES, many=False).compile()
+    step = train_step.jitted.lower(agent.algorithm, agent.config, *given, UPDATES, many=False).compile()
     plan = step.memory_analysis()
     assert plan is not None
     needed = megabytes(plan.temp_size_in_bytes + plan.output_size_in_bytes - plan.alias_size_in_bytes)

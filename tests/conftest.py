@@ -51,6 +51,9 @@ def few_programs():
     yield
     if "jax" in sys.modules and MAPS.exists() and MAPS.read_bytes().count(b"\n") > MOST_MAPS:
         sys.modules["jax"].clear_caches()
+        if "mnm.compiled" in sys.modules:
+            for program in sys.modules["mnm.compiled"].PROGRAMS:
+                program.forget()
         gc.collect()
 
 

@@ -7,7 +7,7 @@ import mnm
 
 LAYERS = (
     ("messages",),
-    ("trust", "schema", "files"),
+    ("trust", "schema", "files", "compiled"),
     ("tabular",),
     ("envs",),
     ("networks", "normalizer", "replay", "losses"),

@@ -6,7 +6,6 @@ the classifier's accuracy and calibration.
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple, cast
 
@@ -20,6 +19,7 @@ from mnm.agents.actor_critic import ActorCritic
 from mnm.agents.algorithm import Algorithm, ClassifierState, ModelState, State
 from mnm.agents.classifier import Classifier, log_ratios, model_ratios, ratio_terms
 from mnm.agents.world_model import World
+from mnm.compiled import program
 from mnm.losses.classifier import classifier_accuracy
 from mnm.losses.reward import absorbing_log_value, mnm_reward
 from mnm.replay import Replay, Transitions
@@ -153,7 +153,7 @@ def diagnose_on_data(algorithm: Algorithm, config: Any, state: State, replay: Re
     return _floats(data_diagnostics(algorithm, config, state, replay, jax.random.key(seed)))
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@program(static=("algorithm", "config"))
 def data_diagnostics(
     algorithm: Algorithm, config: Any, state: State, replay: Replay, key: PRNGKeyArray
 ) -> dict[str, Array]:
@@ -219,7 +219,7 @@ def value_diagnostics(
     return metrics
 
 
-@jax.jit
+@program()
 def _mode_values(actor_critic: ActorCritic, observations: Array) -> Float[Array, " batch"]:
     actions = actor_critic.averaged_actor.mode(observations)
     return actor_critic.lower_q(actor_critic.critics, observations, actions)
@@ -253,7 +253,7 @@ def windows(episodes: list[Episode], generator: np.random.Generator) -> tuple[ND
     return observations, np.stack([pieces[p].actions[t : t + WINDOW] for p, t in chosen], axis=1)
 
 
-@jax.jit
+@program()
 def model_errors(
     world: World, rows: Transitions, segments: tuple[Array, Array] | None, key: PRNGKeyArray
 ) -> dict[str, Array]:
@@ -284,7 +284,7 @@ def model_errors(
     return metrics
 
 
-@partial(jax.jit, static_argnums=0)
+@program(static=("config",))
 def classifier_diagnostics(
     config: Any, world: World, classifier: Classifier, rows: Transitions, key: PRNGKeyArray
 ) -> dict[str, Array]:
@@ -315,7 +315,7 @@ def calibration_error(real: Float[Array, " rows"], fake: Float[Array, " rows"], 
     return jnp.abs(excess).sum() / len(probabilities)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
+@program(static=("config", "with_bound", "offset"))
 def imagined_returns(
     config: Any,
     with_bound: bool,

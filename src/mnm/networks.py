@@ -6,7 +6,9 @@ batched product, on one thread by a factor of two, and no member is ever cut out
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
+from operator import itemgetter
 from typing import Literal, TypeVar
 
 import equinox as eqx
@@ -85,8 +87,9 @@ class Ensemble(eqx.Module):
         layer_norm: bool = False,
         activation: Activation = "relu",
     ) -> None:
-        keys = jax.random.split(key, members)
-        self.members = tuple(MLP(one, sizes, layer_norm=layer_norm, activation=activation) for one in keys)
+        make = partial(MLP, sizes=sizes, layer_norm=layer_norm, activation=activation)
+        together = jax.vmap(make)(jax.random.split(key, members))  # a smaller program than one after the other
+        self.members = tuple(jax.tree.map(itemgetter(member), together) for member in range(members))
 
     def __call__(self, inputs: Float[Array, "... batch inputs"]) -> Float[Array, "members batch outputs"]:
         """All members on the same inputs, or each on its own, [members, batch, in]."""

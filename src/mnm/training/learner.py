@@ -109,8 +109,8 @@ class Learner:
             self._replay_rows = BLOCKS * block_rows(self._replay_rows)
         if start is None:
             check_memory(self.task_name, agent_shapes(algorithm, config, self.dims, self._replay_rows), len(seeds))
-            keys = jnp.stack([jax.random.key(seed) for seed in seeds])
-            agents = new_agents(algorithm, config, *self.dims, keys if self.many else keys[0])
+            keys = [jax.random.key(seed) for seed in seeds]
+            agents = new_agents(algorithm, config, *self.dims, jnp.stack(keys) if self.many else keys[0])
             start = agents, _stacked([self.empty_replay()] * len(seeds)) if self.many else self.empty_replay()
         self.state, self.replay = start
         self.steps = 0
@@ -668,7 +668,7 @@ def block_rows(rows: int) -> int:
 
 def agent_shapes(algorithm: Algorithm, config: AgentConfig, dims: tuple[int, int], replay_rows: int) -> Any:
     """One agent and its replay as shapes alone: nothing is made or compiled."""
-    shapes_of: Any = new_agents.eval_shape
+    shapes_of: Any = new_agents.jitted.eval_shape
     agent = shapes_of(algorithm, config, *dims, jax.random.key(0))
     return agent, jax.eval_shape(lambda: Replay.empty(replay_rows, *dims))
 
@@ -696,7 +696,7 @@ def mode(policy: Actor, observations: NDArray[np.float32]) -> jax.Array:
 
 def deterministic_action(policy: Actor, observation: NDArray[np.float32]) -> NDArray[np.float32]:
     """The same for one observation."""
-    return np.asarray(mode(policy, observation[None])[0])
+    return np.asarray(mode(policy, observation[None]))[0]
 
 
 @jax.jit

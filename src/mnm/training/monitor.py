@@ -78,17 +78,7 @@ def check_losses(row: Row) -> None:
 
 def check_numbers(state: Any) -> None:
     """Raise DivergedError, which names the part, if a number of an agent is none."""
-    if bool(_any_nan(state)):
-        paths = jax.tree_util.tree_leaves_with_path(state)
-        broken = next(path for path, leaf in paths if _is_float(leaf) and bool(jnp.isnan(leaf).any()))
-        place = jax.tree_util.keystr(broken, simple=True, separator=".")
-        raise DivergedError(f"{place} is nan: try a smaller --learning-rate, or rewards of smaller size")
-
-
-@jax.jit
-def _any_nan(state: Any) -> jax.Array:
-    return jnp.any(jnp.stack([jnp.isnan(leaf).any() for leaf in jax.tree.leaves(state) if _is_float(leaf)]))
-
-
-def _is_float(leaf: Any) -> bool:
-    return bool(jnp.issubdtype(leaf.dtype, jnp.floating))
+    for path, leaf in jax.tree_util.tree_leaves_with_path(state):
+        if jnp.issubdtype(leaf.dtype, jnp.floating) and np.isnan(leaf).any():
+            place = jax.tree_util.keystr(path, simple=True, separator=".")
+            raise DivergedError(f"{place} is nan: try a smaller --learning-rate, or rewards of smaller size")

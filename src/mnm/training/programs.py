@@ -15,10 +15,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from mnm.agents.algorithm import Algorithm, State, Update
 from mnm.agents.base import AgentConfig, Metrics
+from mnm.compiled import program
 from mnm.replay import Replay, Transitions
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+@program(static=("algorithm", "config", "observation_dim", "action_dim"))
 def new_agents(
     algorithm: Algorithm, config: AgentConfig, observation_dim: int, action_dim: int, keys: PRNGKeyArray
 ) -> State:
@@ -27,7 +28,7 @@ def new_agents(
     return jax.vmap(init)(keys) if keys.ndim else init(keys)
 
 
-@partial(jax.jit, static_argnums=(0, 1), static_argnames="many", donate_argnums=(2, 3))
+@program(static=("algorithm", "config", "many"), donate=("state", "replay"))
 def store(
     algorithm: Algorithm, config: AgentConfig, state: State, replay: Replay, transition: Transitions, *, many: bool
 ) -> tuple[State, Replay]:
@@ -39,7 +40,7 @@ def store(
     return (jax.vmap(one) if many else one)(state, replay, transition)
 
 
-@partial(jax.jit, static_argnums=(0, 1), static_argnames="many", donate_argnums=2)
+@program(static=("algorithm", "config", "many"), donate=("state",))
 def observe_rows(algorithm: Algorithm, config: AgentConfig, state: State, rows: Transitions, *, many: bool) -> State:
     """Rows of a data set, one after the other, in the agent's statistics; every seed sees the same."""
 
@@ -49,13 +50,13 @@ def observe_rows(algorithm: Algorithm, config: AgentConfig, state: State, rows: 
     return (jax.vmap(one) if many else one)(state)
 
 
-@partial(jax.jit, static_argnames="many", donate_argnums=0)
+@program(static=("many",), donate=("replay",))
 def add_rows(replay: Replay, rows: Transitions, *, many: bool) -> Replay:
     """Rows of a data set in the replay, in place of the oldest if it is full; every seed gets the same."""
     return (jax.vmap(lambda replay: replay.add(rows)) if many else lambda replay: replay.add(rows))(replay)
 
 
-@partial(jax.jit, static_argnames="many", donate_argnums=0)
+@program(static=("many",), donate=("state",))
 def act(
     state: State, observation: Float[Array, "*seeds obs"], *, many: bool
 ) -> tuple[State, Float[Array, "*seeds act"]]:
@@ -63,7 +64,7 @@ def act(
     return (jax.vmap(_act) if many else _act)(state, observation)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 5), static_argnames="many", donate_argnums=2)
+@program(static=("update", "config", "count", "many"), donate=("state",))
 def update_many(
     update: Update,
     config: AgentConfig,
@@ -82,7 +83,7 @@ def update_many(
     return (jax.vmap(one) if many else one)(state, replay)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 7), static_argnames="many", donate_argnums=(2, 3))
+@program(static=("algorithm", "config", "count", "many"), donate=("state", "replay"))
 def train_step(
     algorithm: Algorithm,
     config: AgentConfig,

@@ -223,7 +223,7 @@ def pack(tree: Any) -> list[NDArray]:
     for node in jax.tree.leaves(tree, is_leaf=_is_replay):
         if isinstance(node, Replay):
             packed += [np.asarray(node.position), np.asarray(node.size)]
-            packed += [np.asarray(column[: int(node.size)]) for column in node.storage]
+            packed += [np.asarray(column)[: int(node.size)] for column in node.storage]
         else:
             packed.append(np.asarray(_key_data(node)))
     return packed

@@ -1,0 +1,189 @@
+"""Programs that are kept from one process to the next: a second start neither traces nor compiles them.
+
+JAX's own cache spares the compilation, but not the tracing and the lowering before it, which for our updates take
+longer than the rest of a start. Here the lowered program is kept too, in the folder of JAX's cache and only if there is
+one. Kept is what is made of this package's own functions alone; a file is named by all that a program depends on: this
+package's sources, the settings and the shapes, the libraries' versions, JAX's configuration.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import os
+import pickle
+import sys
+from collections.abc import Callable, Hashable, Mapping
+from contextlib import suppress
+from dataclasses import fields, is_dataclass
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import jax
+from jax import export
+
+PACKAGE = __name__.partition(".")[0]
+LIBRARIES = ("jax", "jaxlib", "equinox", "optax", "numpy")
+SETTINGS_OF_THE_CACHE = ("cache", "log", "traceback")
+"""Words in the names of JAX's settings that change no program."""
+
+Kept = tuple[export.Exported, Any]
+"""A program of arrays, and a PyTree of the structure of its result."""
+
+PROGRAMS: list[Program] = []
+"""All that there are."""
+
+
+class UnnamedError(Exception):
+    """A value that has no name which would be the same in another process and mean the same there."""
+
+
+class Program:
+    """A jitted function, read from the cache where it can be."""
+
+    def __init__(self, function: Callable[..., Any], static: tuple[str, ...], donate: tuple[str, ...]) -> None:
+        self.jitted = jax.jit(function, static_argnames=static, donate_argnames=donate)
+        self._function = function
+        self._name = f"{function.__module__}.{function.__qualname__}"
+        self._signature = inspect.signature(function)
+        self._static, self._donate = static, donate
+        self._ready: dict[Hashable, tuple[Callable[..., list[Any]], Any]] = {}
+        PROGRAMS.append(self)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """As the function."""
+        folder = _folder()
+        if folder is None:
+            return self.jitted(*args, **kwargs)
+        arguments = self._signature.bind(*args, **kwargs).arguments
+        static = {name: arguments.pop(name) for name in self._static}
+        leaves, structure = jax.tree.flatten(arguments)
+        case = (tuple(static.values()), structure, tuple(map(_type, leaves)), _watched())
+        if case not in self._ready:
+            if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):  # a part of a larger program
+                return self.jitted(*args, **kwargs)
+            try:
+                path = folder / f"{self._name}-{_digest(self._name, *case)}"
+            except UnnamedError:
+                return self.jitted(*args, **kwargs)
+            exported, result = _read(path) or self._export(path, static, leaves, structure)
+            run = jax.jit(exported.call, donate_argnums=self._donated_leaves(arguments))
+            self._ready[case] = run.lower(*leaves).compile(), jax.tree.structure(result)
+        compiled, result_structure = self._ready[case]
+        return jax.tree.unflatten(result_structure, compiled(*leaves))
+
+    def forget(self) -> None:
+        """Whatever this process has read or compiled; the cache keeps it."""
+        self._ready.clear()
+
+    def _donated_leaves(self, arguments: Mapping[str, Any]) -> tuple[int, ...]:
+        """The places of what is donated among the leaves of the arguments."""
+        named = jax.tree_util.tree_leaves_with_path(arguments)
+        return tuple(place for place, (path, _) in enumerate(named) if path[0].key in self._donate)
+
+    def _export(self, path: Path, static: Mapping[str, Any], leaves: list[Any], structure: Any) -> Kept:
+        """Trace and lower the program, with arrays alone as arguments and results, and keep it."""
+        results = []
+
+        def flat(*leaves: Any) -> list[Any]:
+            results.append(self._function(**jax.tree.unflatten(structure, leaves), **static))
+            return jax.tree.leaves(results[-1])
+
+        exported = export.export(jax.jit(flat))(*leaves)
+        kept = exported, jax.tree.map(lambda _: 0, results[-1])
+        _write(path, kept)
+        return kept
+
+
+def program(*, static: tuple[str, ...] = (), donate: tuple[str, ...] = ()) -> Callable[[Callable[..., Any]], Program]:
+    """Decorates as jax.jit does, with the names of static and of donated arguments."""
+    return lambda function: Program(function, static, donate)
+
+
+def _folder() -> Path | None:
+    """That of JAX's cache, if it has one and uses it; None too where a user looks into programs."""
+    settings: Any = jax.config
+    name = settings.jax_compilation_cache_dir if settings.jax_enable_compilation_cache else None
+    looks = settings.jax_disable_jit or settings.jax_debug_nans or settings.jax_debug_infs
+    return Path(name) if name and not looks else None
+
+
+def _type(leaf: Any) -> Any:
+    """Shape and dtype. jax.typeof gives the same, but for hundreds of arrays takes a millisecond."""
+    return leaf.aval if isinstance(leaf, jax.Array) else jax.typeof(leaf)
+
+
+def _watched() -> tuple[Any, ...]:
+    """JAX's settings that may change within a process and make another program of the same arguments."""
+    settings: Any = jax.config
+    precision, generator = settings.jax_default_matmul_precision, settings.jax_default_prng_impl
+    return jax.default_backend(), settings.jax_enable_x64, precision, generator
+
+
+def _read(path: Path) -> Kept | None:
+    """None if there is none, or none that can be read."""
+    try:
+        exported, result = pickle.loads(path.read_bytes())
+        return export.deserialize(exported), result
+    except Exception:  # whatever is wrong with a file of the cache, the program can be made again
+        return None
+
+
+def _write(path: Path, kept: Kept) -> None:
+    """Whole or not at all, beside other processes that write the same; a cache that cannot be written is none."""
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_bytes(pickle.dumps((kept[0].serialize(), kept[1])))
+        draft.replace(path)
+    except Exception:  # a full disk, a result that cannot be pickled
+        with suppress(OSError):
+            draft.unlink()
+
+
+def _digest(name: str, static: tuple[Any, ...], *shapes: Any) -> str:
+    parts = (_surroundings(), name, *map(described, static), *map(str, shapes))
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+
+
+def described(value: Any) -> str:
+    """A static argument as a text that is the same in every process, and tells it from every other; or UnnamedError.
+
+    A function stands for its code, and of that only this package's is known.
+    """
+    if value is None or isinstance(value, bool | int | float | str):
+        return repr(value)
+    if isinstance(value, tuple):
+        return f"({', '.join(map(described, value))})"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{described(key)}: {described(one)}' for key, one in value.items())}}}"
+    if is_dataclass(value) and not isinstance(value, type):
+        entries = (f"{field.name}={described(getattr(value, field.name))}" for field in fields(value))
+        return f"{_place_of(type(value))}({', '.join(entries)})"
+    return _place_of(value)
+
+
+def _place_of(value: Any) -> str:
+    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", "<none>")
+    if module is None or module.partition(".")[0] != PACKAGE or "<" in name:
+        raise UnnamedError(f"{value} is nothing of {PACKAGE}'s that has a name")
+    return f"{module}.{name}"
+
+
+@cache
+def _surroundings() -> str:
+    """All that programs depend on besides their arguments."""
+    sources = hashlib.sha256()
+    root = Path(__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        sources.update(f"{path.relative_to(root)}\n".encode() + path.read_bytes())
+    versions = (f"{library} {version(library)}" for library in LIBRARIES)
+    settings = (
+        f"{name} {value}"
+        for name, value in sorted(jax.config.values.items())
+        if not any(word in name for word in SETTINGS_OF_THE_CACHE)
+    )
+    flags = os.environ.get("XLA_FLAGS", "")
+    return "\n".join((sources.hexdigest(), sys.version, flags, *versions, *settings))
