@@ -111,6 +111,7 @@ def test_a_folder_that_cannot_be_written_is_no_error(folder):
 
 
 def test_inside_of_another_program_it_is_a_function(folder):
+    run()
     result = jax.jit(lambda network: grown(Settings(0.5), network, jnp.ones((2, 3)), count=2)[1]["mean"])(network())
     np.testing.assert_allclose(result, leaves(run())[-1], rtol=1e-6)
 
@@ -124,6 +125,14 @@ def test_who_looks_into_programs_gets_them_traced(folder, setting, rate):
     finally:
         jax.config.update(setting, False)
     assert len(TRACED) == 2
+
+
+def test_shapes_are_those_of_the_result(folder):
+    for _ in range(2):
+        shapes = grown.shapes(Settings(0.5), network(), jnp.ones((2, 3)), count=2)
+        assert jax.tree.map(jax.typeof, run()) == jax.tree.map(jax.typeof, shapes)
+        grown.forget()
+    assert len(TRACED) == 1
 
 
 def test_what_others_wrote_is_not_kept():

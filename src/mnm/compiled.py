@@ -19,7 +19,7 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 from jax import export
@@ -29,15 +29,32 @@ LIBRARIES = ("jax", "jaxlib", "equinox", "optax", "numpy")
 SETTINGS_OF_THE_CACHE = ("cache", "log", "traceback")
 """Words in the names of JAX's settings that change no program."""
 
-Kept = tuple[export.Exported, Any]
-"""A program of arrays, and a PyTree of the structure of its result."""
-
 PROGRAMS: list[Program] = []
 """All that there are."""
 
 
 class UnnamedError(Exception):
     """A value that has no name which would be the same in another process and mean the same there."""
+
+
+class Lowered(NamedTuple):
+    """A program of arrays alone, and the structure of its result."""
+
+    exported: export.Exported
+    result: Any
+
+
+class Call(NamedTuple):
+    """The arguments of a program that may be kept."""
+
+    folder: Path
+    static: dict[str, Any]
+    dynamic: dict[str, Any]
+    leaves: list[Any]
+    """Of the dynamic ones."""
+    structure: Any
+    case: tuple[Any, ...]
+    """What it has in common with all calls of the same lowered program."""
 
 
 class Program:
@@ -49,52 +66,77 @@ class Program:
         self._name = f"{function.__module__}.{function.__qualname__}"
         self._signature = inspect.signature(function)
         self._static, self._donate = static, donate
-        self._ready: dict[Hashable, tuple[Callable[..., list[Any]], Any]] = {}
+        self._lowered: dict[Hashable, Lowered | None] = {}
+        self._compiled: dict[Hashable, Callable[..., list[Any]]] = {}
         PROGRAMS.append(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """As the function."""
-        folder = _folder()
-        if folder is None:
+        call = self._call(args, kwargs)
+        lowered = call and self._lower(call)
+        if not (call and lowered):
             return self.jitted(*args, **kwargs)
-        arguments = self._signature.bind(*args, **kwargs).arguments
-        static = {name: arguments.pop(name) for name in self._static}
-        leaves, structure = jax.tree.flatten(arguments)
-        case = (tuple(static.values()), structure, tuple(map(_type, leaves)), _watched())
-        if case not in self._ready:
-            if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):  # a part of a larger program
-                return self.jitted(*args, **kwargs)
-            try:
-                path = folder / f"{self._name}-{_digest(self._name, *case)}"
-            except UnnamedError:
-                return self.jitted(*args, **kwargs)
-            exported, result = _read(path) or self._export(path, static, leaves, structure)
-            run = jax.jit(exported.call, donate_argnums=self._donated_leaves(arguments))
-            self._ready[case] = run.lower(*leaves).compile(), jax.tree.structure(result)
-        compiled, result_structure = self._ready[case]
-        return jax.tree.unflatten(result_structure, compiled(*leaves))
+        if call.case not in self._compiled:
+            run = jax.jit(lowered.exported.call, donate_argnums=self._donated_leaves(call))
+            self._compiled[call.case] = run.lower(*call.leaves).compile()
+        return jax.tree.unflatten(lowered.result, self._compiled[call.case](*call.leaves))
+
+    def shapes(self, *args: Any, **kwargs: Any) -> Any:
+        """Those of the result; nothing is compiled."""
+        call = self._call(args, kwargs)
+        lowered = call and self._lower(call)
+        if not lowered:
+            shapes_of: Any = self.jitted.eval_shape
+            return shapes_of(*args, **kwargs)
+        shape: Any = jax.ShapeDtypeStruct
+        shapes = [shape(array.shape, array.dtype) for array in lowered.exported.out_avals]
+        return jax.tree.unflatten(lowered.result, shapes)
 
     def forget(self) -> None:
         """Whatever this process has read or compiled; the cache keeps it."""
-        self._ready.clear()
+        self._lowered.clear()
+        self._compiled.clear()
 
-    def _donated_leaves(self, arguments: Mapping[str, Any]) -> tuple[int, ...]:
-        """The places of what is donated among the leaves of the arguments."""
-        named = jax.tree_util.tree_leaves_with_path(arguments)
+    def _call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call | None:
+        """None if there is no cache, or if this is a part of a larger program."""
+        folder = _folder()
+        if folder is None:
+            return None
+        dynamic = self._signature.bind(*args, **kwargs).arguments
+        static = {name: dynamic.pop(name) for name in self._static}
+        leaves, structure = jax.tree.flatten(dynamic)
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+            return None
+        case = (tuple(static.values()), structure, tuple(map(_type, leaves)), _watched())
+        return Call(folder, static, dynamic, leaves, structure, case)
+
+    def _lower(self, call: Call) -> Lowered | None:
+        """The lowered program, read or made; None if it is not to be kept."""
+        if call.case not in self._lowered:
+            try:
+                path = call.folder / f"{self._name}-{_digest(self._name, *call.case)}"
+                self._lowered[call.case] = _read(path) or _write(path, self._export(call))
+            except UnnamedError:
+                self._lowered[call.case] = None
+        return self._lowered[call.case]
+
+    def _donated_leaves(self, call: Call) -> tuple[int, ...]:
+        """The places of what is donated among the leaves."""
+        named = jax.tree_util.tree_leaves_with_path(call.dynamic)
         return tuple(place for place, (path, _) in enumerate(named) if path[0].key in self._donate)
 
-    def _export(self, path: Path, static: Mapping[str, Any], leaves: list[Any], structure: Any) -> Kept:
-        """Trace and lower the program, with arrays alone as arguments and results, and keep it."""
-        results = []
+    def _export(self, call: Call) -> Lowered:
+        """Trace and lower the program."""
+        structures = []
 
         def flat(*leaves: Any) -> list[Any]:
-            results.append(self._function(**jax.tree.unflatten(structure, leaves), **static))
-            return jax.tree.leaves(results[-1])
+            result = self._function(**jax.tree.unflatten(call.structure, leaves), **call.static)
+            arrays, structure = jax.tree.flatten(result)
+            structures.append(structure)
+            return arrays
 
-        exported = export.export(jax.jit(flat))(*leaves)
-        kept = exported, jax.tree.map(lambda _: 0, results[-1])
-        _write(path, kept)
-        return kept
+        exported = export.export(jax.jit(flat))(*call.leaves)
+        return Lowered(exported, structures[-1])
 
 
 def program(*, static: tuple[str, ...] = (), donate: tuple[str, ...] = ()) -> Callable[[Callable[..., Any]], Program]:
@@ -122,25 +164,27 @@ def _watched() -> tuple[Any, ...]:
     return jax.default_backend(), settings.jax_enable_x64, precision, generator
 
 
-def _read(path: Path) -> Kept | None:
+def _read(path: Path) -> Lowered | None:
     """None if there is none, or none that can be read."""
     try:
         exported, result = pickle.loads(path.read_bytes())
-        return export.deserialize(exported), result
+        return Lowered(export.deserialize(exported), jax.tree.structure(result))
     except Exception:  # whatever is wrong with a file of the cache, the program can be made again
         return None
 
 
-def _write(path: Path, kept: Kept) -> None:
+def _write(path: Path, lowered: Lowered) -> Lowered:
     """Whole or not at all, beside other processes that write the same; a cache that cannot be written is none."""
     draft = path.with_name(f"{path.name}.{os.getpid()}")
     try:
+        result = jax.tree.unflatten(lowered.result, [0] * lowered.result.num_leaves)  # a structure cannot be pickled
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_bytes(pickle.dumps((kept[0].serialize(), kept[1])))
+        draft.write_bytes(pickle.dumps((lowered.exported.serialize(), result)))
         draft.replace(path)
     except Exception:  # a full disk, a result that cannot be pickled
         with suppress(OSError):
             draft.unlink()
+    return lowered
 
 
 def _digest(name: str, static: tuple[Any, ...], *shapes: Any) -> str:

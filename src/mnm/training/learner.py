@@ -668,8 +668,7 @@ def block_rows(rows: int) -> int:
 
 def agent_shapes(algorithm: Algorithm, config: AgentConfig, dims: tuple[int, int], replay_rows: int) -> Any:
     """One agent and its replay as shapes alone: nothing is made or compiled."""
-    shapes_of: Any = new_agents.jitted.eval_shape
-    agent = shapes_of(algorithm, config, *dims, jax.random.key(0))
+    agent = new_agents.shapes(algorithm, config, *dims, jax.random.key(0))
     return agent, jax.eval_shape(lambda: Replay.empty(replay_rows, *dims))
 
 
