@@ -36,7 +36,7 @@ def test_the_oldest_entries_go_first(tmp_path):
 
 @pytest.mark.slow
 def test_a_command_leaves_its_programs_there_unless_told_not_to(tmp_path):
-    tiny = ("--scale", "quick", "--hidden", "8", "--batch-size", "8", "--learning-starts", "5", "--steps", "6")
+    tiny = ("--scale", "quick", "--hidden", "8", "--batch-size", "8", "--learning-starts", "5", "--steps", "2")
     command = [sys.executable, "-m", "mnm", "train", "sac", "--env", "Pendulum-v1", "--evaluation-episodes", "1", *tiny]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
     environment |= {"XDG_CACHE_HOME": str(tmp_path / "cache")}

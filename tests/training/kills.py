@@ -1,10 +1,7 @@
 """Runs in processes of their own, killed and gone on with; and what must then be equal to the bit."""
 
 import json
-import os
 import random
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -13,18 +10,6 @@ import numpy as np
 import killable
 from mnm.commands.resume import Resume, resume
 from mnm.training.metrics import read_metrics
-
-
-def started(*command) -> subprocess.Popen:
-    """A process of its own. It reads the programs of the tests' cache, and writes none: it may be killed halfway."""
-    code = "import sys\nfrom mnm.cli import main\nsys.argv[0] = 'mnm'\nmain()"
-    environment = os.environ | {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "1e9"}
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, command)],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
 
 
 def newest(folder: Path) -> tuple[int, int]:

@@ -14,6 +14,7 @@ import jax
 import numpy as np
 import pytest
 
+import killable
 from mnm.agents import ALGORITHMS
 from mnm.api import configured
 from mnm.commands.resume import Resume, resume
@@ -22,7 +23,7 @@ from mnm.training import checkpoints, saving
 from mnm.training.checkpoints import CheckpointError, MismatchError, restore_checkpoints, save_checkpoint
 from mnm.training.learner import Learner
 from mnm.training.saving import read_arrays
-from training.kills import arrays, assert_same_run, kill_and_resume, measured, started
+from training.kills import arrays, assert_same_run, kill_and_resume, measured
 
 pytestmark = pytest.mark.slow
 
@@ -358,14 +359,15 @@ def test_a_run_killed_again_and_again_ends_as_one_never_killed(env, kills, seeds
 @pytest.mark.apart
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_and_stops(number, tmp_path):
-    process = started("train", *arguments("Pendulum-v1", 1_000_000, tmp_path / "runs"))
+    said = tmp_path / "stderr"
+    process = killable.started("train", *arguments("Pendulum-v1", 1_000_000, tmp_path / "runs"), stderr=said)
     folder = tmp_path / "runs" / "Pendulum-v1-sac-seed0"
-    while process.poll() is None and not (folder / "evaluations.csv").exists():
+    while process.is_alive() and not (folder / "evaluations.csv").exists():
         time.sleep(0.02)
-    process.send_signal(number)
-    _, error = process.communicate(timeout=60)
-    assert process.returncode == 128 + number, error
-    assert b"Traceback" not in error
+    os.kill(process.pid, number)
+    process.join(timeout=60)
+    assert process.exitcode == 128 + number, said.read_text()
+    assert "Traceback" not in said.read_text()
     assert len(list((folder / "checkpoints").glob("*.npz"))) == 1
 
 
