@@ -33,12 +33,18 @@ def grown(settings, network, rows, *, count):
 def folder(tmp_path, monkeypatch):
     """A cache of this test's own, in which the functions of this file are kept as the package's are."""
     monkeypatch.setattr(compiled, "PACKAGE", __name__.partition(".")[0])
+    monkeypatch.setattr(compiled, "LIBRARIES", (*compiled.LIBRARIES, "mnm"))
+    monkeypatch.setattr(compiled, "SETTLED", -1e9)  # the sources of a new clone are young
+    monkeypatch.setattr(compiled, "version", lambda library: library)
     before = {name: getattr(jax.config, name) for name in ("jax_compilation_cache_dir", "jax_enable_compilation_cache")}
     jax.config.update("jax_compilation_cache_dir", str(tmp_path / "cache"))
     jax.config.update("jax_enable_compilation_cache", True)
     grown.forget()
+    forget_surroundings = compiled._surroundings.cache_clear  # a test may put another function there
+    forget_surroundings()
     TRACED.clear()
     yield tmp_path / "cache"
+    forget_surroundings()
     for name, value in before.items():
         jax.config.update(name, value)
 
@@ -147,6 +153,25 @@ def test_what_others_wrote_is_not_kept():
         described(partial(described, 1))
     with pytest.raises(UnnamedError):
         described(Settings(0.5))
+
+
+class Own(MLP):
+    """A network with methods of its own."""
+
+
+def test_a_class_of_others_in_the_arguments_is_not_kept(folder, monkeypatch):
+    compiled.check_nodes(jax.tree.structure((network(), {"a": [None]})))
+    own = jax.tree.structure([Own(jax.random.key(0), (3, 1))])
+    monkeypatch.setattr(compiled, "PACKAGE", "mnm")
+    with pytest.raises(UnnamedError):
+        compiled.check_nodes(own)
+
+
+def test_sources_that_have_just_been_changed_are_not_trusted(folder, monkeypatch):
+    monkeypatch.setattr(compiled, "SETTLED", 0.0)
+    monkeypatch.setattr(compiled, "IMPORTED", 0.0)
+    assert np.isfinite(leaves(run())[-1])
+    assert not folder.exists() or not kept(folder)
 
 
 def test_texts_of_settings_tell_them_apart():

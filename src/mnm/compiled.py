@@ -3,7 +3,8 @@
 JAX's own cache spares the compilation, but not the tracing and the lowering before it, which for our updates take
 longer than the rest of a start. Here the lowered program is kept too, in the folder of JAX's cache and only if there is
 one. Kept is what is made of this package's own functions alone; a file is named by all that a program depends on: this
-package's sources, the settings and the shapes, the libraries' versions, JAX's configuration.
+package's sources, the settings and the shapes, the libraries' versions, JAX's configuration. As with JAX's cache, who
+can write into the folder can run code in the processes that read it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import inspect
 import os
 import pickle
 import sys
+import time
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
@@ -26,6 +28,9 @@ from jax import export
 
 PACKAGE = __name__.partition(".")[0]
 LIBRARIES = ("jax", "jaxlib", "equinox", "optax", "numpy")
+IMPORTED = time.time()
+SETTLED = 10.0
+"""Seconds that the sources must have been as they are before they were imported: else who knows which ones were."""
 SETTINGS_OF_THE_CACHE = ("cache", "log", "traceback")
 """Words in the names of JAX's settings that change no program."""
 
@@ -34,7 +39,7 @@ PROGRAMS: list[Program] = []
 
 
 class UnnamedError(Exception):
-    """A value that has no name which would be the same in another process and mean the same there."""
+    """Something has no name that would be the same in another process and mean the same there."""
 
 
 class Lowered(NamedTuple):
@@ -187,8 +192,9 @@ def _write(path: Path, lowered: Lowered) -> Lowered:
     return lowered
 
 
-def _digest(name: str, static: tuple[Any, ...], *shapes: Any) -> str:
-    parts = (_surroundings(), name, *map(described, static), *map(str, shapes))
+def _digest(name: str, static: tuple[Any, ...], structure: Any, *rest: Any) -> str:
+    check_nodes(structure)
+    parts = (_surroundings(), name, *map(described, static), str(structure), *map(str, rest))
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 
@@ -209,6 +215,15 @@ def described(value: Any) -> str:
     return _place_of(value)
 
 
+def check_nodes(structure: Any) -> None:
+    """Raise UnnamedError if a PyTree has a class of others in it, whose methods a program may call."""
+    kind, _ = structure.node_data() or (tuple, None)
+    if kind.__module__.partition(".")[0] not in {PACKAGE, "builtins", "collections", *LIBRARIES}:
+        raise UnnamedError(f"{kind} is not {PACKAGE}'s")
+    for child in structure.children():
+        check_nodes(child)
+
+
 def _place_of(value: Any) -> str:
     module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", "<none>")
     if module is None or module.partition(".")[0] != PACKAGE or "<" in name:
@@ -222,6 +237,8 @@ def _surroundings() -> str:
     sources = hashlib.sha256()
     root = Path(__file__).parent
     for path in sorted(root.rglob("*.py")):
+        if path.stat().st_mtime > IMPORTED - SETTLED:
+            raise UnnamedError(f"{path} has just been changed")
         sources.update(f"{path.relative_to(root)}\n".encode() + path.read_bytes())
     versions = (f"{library} {version(library)}" for library in LIBRARIES)
     settings = (
