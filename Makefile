@@ -46,7 +46,7 @@ run: $(INSTALLED)
 
 # What one test compiles, another reads, and the processes that tests start: the cache is kept from one time to the next.
 test test-fast test-long: export JAX_COMPILATION_CACHE_DIR = $(CURDIR)/.jax_cache
-test test-fast test-long: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS = 0.2
+test test-fast test-long: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS = 0
 
 test: $(INSTALLED)
 	$(BIN)/python $(TESTS) -m "not long"

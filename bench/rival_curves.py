@@ -5,7 +5,8 @@
 Agents: SBX's sac (its defaults but for the updates a step), crossq (its defaults: one update a step) and droq (SBX's
 recipe: dropout and LayerNorm in the critics, 20 updates of the critics a step, one of the policy); mbrl-lib's mbpo (its
 settings for the task but for the updates a step). Each is evaluated as ours: the deterministic policy, as many
-episodes, outside of the training's steps and not counted in its minutes.
+episodes, outside of the training's steps and not counted in its minutes, which are the processor's: on one thread, the
+minutes of a core that nothing else shares.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def evaluate(agent: Any, env: gym.Env, episodes: int) -> float:
 
 
 Report = Callable[[int, float, float], None]
-"""(real steps so far, mean return of the evaluation, seconds of training so far)"""
+"""(real steps so far, mean return of the evaluation, the processor's seconds of training so far)"""
 
 
 def sbx_curve(options: argparse.Namespace, report: Report) -> None:
@@ -59,9 +60,9 @@ def sbx_curve(options: argparse.Namespace, report: Report) -> None:
     agent = make_agent(options.agent, gym.make(options.env), options.seed, options.updates)
     evaluation, seconds = gym.make(options.env), 0.0
     for step in range(options.evaluate_every, options.steps + 1, options.evaluate_every):
-        start = time.monotonic()
+        start = time.process_time()
         agent.learn(options.evaluate_every, reset_num_timesteps=False)
-        seconds += time.monotonic() - start
+        seconds += time.process_time() - start
         report(step, evaluate(agent, evaluation, options.episodes), seconds)
 
 
@@ -72,12 +73,12 @@ class Evaluation(gym.Wrapper):
         super().__init__(env)
         self.episodes, self.next, self.every, self.report = episodes, first + every, every, report
         self.returns: list[float] = []
-        self.training, self.resumed = 0.0, time.monotonic()
+        self.training, self.resumed = 0.0, time.process_time()
 
     def reset(self, **_: Any) -> Any:
         """Begin an episode, always from the same starts; the first of an evaluation stops the watch."""
         if not self.returns:
-            self.training += time.monotonic() - self.resumed
+            self.training += time.process_time() - self.resumed
         self.returns.append(0.0)
         return self.env.reset(seed=10_000 + len(self.returns) - 1)
 
@@ -87,7 +88,7 @@ class Evaluation(gym.Wrapper):
         self.returns[-1] += float(reward)
         if (terminated or truncated) and len(self.returns) == self.episodes:
             self.report(self.next, float(np.mean(self.returns)), self.training)
-            self.next, self.returns, self.resumed = self.next + self.every, [], time.monotonic()
+            self.next, self.returns, self.resumed = self.next + self.every, [], time.process_time()
         return observation, reward, terminated, truncated, info
 
 
