@@ -10,12 +10,14 @@ from mnm.analysis import statistics
 from mnm.analysis.comparison import COVERAGE
 from mnm.analysis.statistics import (
     bootstrap_interval,
+    holm,
     interquartile_mean,
     is_exact,
     is_significant,
     mean_probability_of_improvement,
     permutation_p_value,
     probability_of_improvement,
+    seeds_to_tell,
     smallest_possible_p,
 )
 
@@ -151,6 +153,43 @@ def test_three_against_three_can_just_tell():
     assert is_significant(smallest_possible_p(3, 3))
     assert not is_significant(smallest_possible_p(2, 4))
     assert not is_significant(nan)
+
+
+def test_holm_s_correction_by_hand():
+    np.testing.assert_allclose(holm(np.array([0.01, 0.04, 0.03])), [0.03, 0.06, 0.06])
+    np.testing.assert_allclose(holm(np.array([0.02, nan, 0.9])), [0.04, nan, 0.9])  # a nan is not counted
+    np.testing.assert_allclose(holm(np.array([0.6, 0.7])), [1.0, 1.0])
+    assert holm(np.array([])).shape == (0,)
+
+
+def test_holm_s_correction_errs_as_rarely_as_it_says():
+    """Five tests of nothing: without the correction one of them errs in about 20 % of all cases."""
+    p_values = np.random.default_rng(0).uniform(size=(4000, 5))
+    errors = np.mean([holm(row).min() <= 0.05 for row in p_values])
+    assert 0.035 <= errors <= 0.055
+    assert np.mean(p_values.min(axis=1) <= 0.05) > 0.2
+
+
+@pytest.mark.parametrize(("difference", "expected"), [(1.0, 14), (2.0, 4), (5.0, 3)])
+def test_so_many_seeds_tell_so_often(difference, expected):
+    """Means and spreads are exactly those asked for; then permutation tests of normal scores that have them."""
+    scores = np.array([-1.0, 0.0, 1.0])
+    number = seeds_to_tell(scores + difference, scores)
+    assert number == expected
+    generator = np.random.default_rng(0)
+    draws = [(generator.normal(difference, 1.0, number), generator.normal(0.0, 1.0, number)) for _ in range(400)]
+    told = np.mean([is_significant(permutation_p_value(*drawn)) for drawn in draws])
+    assert told >= 0.8 - 2 * (0.8 * 0.2 / 400) ** 0.5
+
+
+def test_no_number_of_seeds_tells_what_is_not_there():
+    scores = np.array([-1.0, 0.0, 1.0])
+    assert seeds_to_tell(scores, scores) is None
+    assert seeds_to_tell(scores, scores + 1.0) is None
+    assert seeds_to_tell(scores + 0.01, scores) is None  # more than a thousand
+    assert seeds_to_tell(np.array([1.0]), scores) is None
+    assert seeds_to_tell(np.array([1.0, nan]), scores) is None
+    assert seeds_to_tell(np.full(3, 2.0), np.full(3, 1.0)) == 3  # no spread: the fewest that can tell
 
 
 def test_all_equal():

@@ -15,8 +15,19 @@ from mnm.agents.rollout import mean_rollout
 from mnm.commands.reproduce import Reproduce, reproduce
 from mnm.diagnostics import WINDOW
 from mnm.figures import DEEP, load
-from mnm.figures.base import ANSWERS, stacked, where
-from mnm.figures.deep import HALF_CHEETAH, MEASURED, PUSHER, SIZES, Choice, compared, curves
+from mnm.figures.base import ANSWERS, Verdict, stacked, where
+from mnm.figures.deep import (
+    HALF_CHEETAH,
+    MEASURED,
+    PUSHER,
+    SIZES,
+    Choice,
+    compared,
+    curves,
+    median_steps_to,
+    steps_to,
+    with_p_values,
+)
 from mnm.figures.imagined_rollouts import closer, forward
 from mnm.normalizer import Normalizer
 from mnm.sweeps.plan import plan
@@ -142,11 +153,46 @@ def test_a_choice_narrows_tasks_agents_and_seeds(tmp_path):
     [([4, 5, 6], [1, 2, 3], True), ([1, 2, 3], [4, 5, 6], False), ([1, 5, 3], [2, 4, 6], None)],
 )
 def test_three_seeds_can_say_yes_no_or_nothing(ours, theirs, holds):
-    assert compared(np.array(ours, float), np.array(theirs, float))[0] is holds
+    assert compared(np.array(ours, float), np.array(theirs, float)).holds is holds
 
 
 def test_seeds_without_a_number_cannot_tell():
-    assert compared(np.array([1.0, np.nan, 2.0]), np.zeros(3))[0] is None
+    result = compared(np.array([1.0, np.nan, 2.0]), np.zeros(3))
+    assert result.holds is None
+    assert result.measured == "not every seed has a number"
+
+
+def test_a_comparison_says_by_how_much_and_how_many_seeds_would_tell():
+    told = compared(np.array([4.0, 5.0, 6.0]), np.array([1.0, 2.0, 3.0]))
+    assert told.measured == "difference of the interquartile means 3 [1.67, 4.33], better in 1.00 of the pairs of seeds"
+    untold = compared(np.array([1.0, 5.0, 3.0]), np.array([2.0, 4.0, 6.0]))  # four is above three: the second is better
+    assert untold.measured.startswith("difference of the interquartile means -1 [")
+    assert untold.measured.endswith("in 0.33 of the pairs of seeds; 51 seeds of each would tell")
+
+
+def test_p_values_stand_behind_what_was_measured_with_holm_s_beside_them():
+    verdicts = [Verdict("a", "-", "1", True, 0.01), Verdict("b", "-", "2", True), Verdict("c", "-", "3", None, 0.2)]
+    assert [one.measured for one in with_p_values(verdicts)] == [
+        "1; p = 0.010 (0.020 by Holm's correction for 2 tests)",
+        "2",
+        "3; p = 0.200 (0.200 by Holm's correction for 2 tests)",
+    ]
+    assert with_p_values(verdicts[:1])[0].measured == "1; p = 0.010"
+    assert with_p_values([Verdict("d", "-", "4", None, np.nan)])[0].measured == "4"
+
+
+def test_steps_to_a_mark_are_those_of_half_of_the_seeds():
+    columns = stacked(*(run_rows(HALF_CHEETAH, "sac", seed, level=level) for seed, level in enumerate((100, 60, 10))))
+    assert steps_to(columns, 55.0).tolist() == [1500.0, 1500.0, np.inf]
+    assert steps_to(columns, 50.0).tolist() == [1000.0, 1500.0, np.inf]
+    assert median_steps_to(columns, 50.0) == 1500.0
+    assert median_steps_to(columns, 70.0) == np.inf
+    (verdict,) = [
+        one
+        for one in load("gym_benchmark").judge(figure_rows("gym_benchmark", {"mnm_approx": 200, "sac": 90}))
+        if one.claim == "HalfCheetah-v4: MnM-approx outperforms SAC"
+    ]
+    assert verdict.measured.endswith("half of its seeds have had the other's last mean by step 1000")
 
 
 def test_benchmark_verdicts_follow_the_returns():

@@ -11,6 +11,7 @@ from math import comb, nan
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import nctdtr, stdtrit
 
 CONFIDENCE = 0.95
 RESAMPLES = 5_000
@@ -19,6 +20,9 @@ ARRANGEMENTS = 20_000
 """Up to so many arrangements of the seeds are all tried; of more, so many are drawn."""
 SIGNIFICANT = 0.05
 """A difference is one if its p is at most this."""
+POWER = 0.8
+"""How often a number of seeds shall tell a difference that is there."""
+MOST_SEEDS = 1_000
 
 
 def interquartile_mean(scores: NDArray) -> NDArray:
@@ -97,6 +101,43 @@ def is_exact(seeds: int, baseline_seeds: int) -> bool:
 def smallest_possible_p(seeds: int, baseline_seeds: int) -> float:
     """The exact test's p when every score is above every baseline's: 1 over the number of arrangements."""
     return 1 / comb(seeds + baseline_seeds, seeds)
+
+
+def holm(p_values: NDArray) -> NDArray:
+    """Holm's adjusted p of each of several tests: the chance that any of them errs stays below the level.
+
+    The smallest is multiplied by their number, the next by one less, and so on; none falls below the one before it. A
+    nan is no test: it stays, and is not counted.
+    """
+    adjusted = np.full(len(p_values), nan)
+    order = [index for index in np.argsort(p_values, kind="stable") if not np.isnan(p_values[index])]
+    factors = np.arange(len(order), 0, -1)
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(factors * p_values[order]))
+    return adjusted
+
+
+def seeds_to_tell(scores: NDArray, baseline: NDArray) -> int | None:
+    """How many seeds of each agent tell with probability POWER that the scores are above the baseline's.
+
+    If means and spreads are those seen, by a one-sided t-test at SIGNIFICANT: the permutation test's power is about
+    that, from the fewest seeds on with which it can tell at all. None if the scores' mean is not above, if a spread
+    cannot be known, or if it takes more than MOST_SEEDS.
+    """
+    if min(len(scores), len(baseline)) < 2 or not np.isfinite([*scores, *baseline]).all():
+        return None
+    difference = float(scores.mean() - baseline.mean())
+    if difference <= 0:
+        return None
+    variance = float(scores.var(ddof=1) + baseline.var(ddof=1)) / 2
+    for number in range(2, MOST_SEEDS + 1):
+        if not is_significant(smallest_possible_p(number, number)):
+            continue
+        freedom = 2 * number - 2
+        effect = difference * (number / (2 * variance)) ** 0.5 if variance > 0 else np.inf
+        # nctdtr is slow and loses its digits far out, where the power is 1 anyway.
+        if effect > 10 or 1 - nctdtr(freedom, effect, stdtrit(freedom, 1 - SIGNIFICANT)) >= POWER:
+            return number
+    return None
 
 
 def spread(scores: NDArray, digits: int = 2) -> str:

@@ -37,6 +37,8 @@ class Verdict:
     measured: str
     holds: bool | None
     """None: what was measured cannot tell."""
+    p_value: float | None = None
+    """Of the test that decides it, if one does."""
 
     @property
     def answer(self) -> str:

@@ -13,6 +13,7 @@ from mnm.figures.deep import (
     DeepFigure,
     RunGrid,
     draw_agents,
+    draw_reached,
     outperforms,
     rows_of_panels,
     tasks,
@@ -21,14 +22,16 @@ from mnm.plotting.style import legend_of_seeds
 
 
 def draw(columns: Columns) -> Figure:
-    """A column for each task: returns above, the share of episodes that end in success below."""
-    figure, axes = rows_of_panels(columns, 2, (3.2, 4.8))
-    for (upper, lower), env in zip(axes.T, tasks(columns), strict=True):
+    """A column for each task: returns, what half of the seeds have had, the share of episodes that end in success."""
+    figure, axes = rows_of_panels(columns, 3, (3.2, 6.8))
+    for (upper, middle, lower), env in zip(axes.T, tasks(columns), strict=True):
         draw_agents(upper, where(columns, env=env), "return")
+        draw_reached(middle, where(columns, env=env))
         draw_agents(lower, where(columns, env=env), "success")
         lower.set_ylim(-0.05, 1.05)
     axes[0, 0].set_ylabel("evaluation return")
-    axes[1, 0].set_ylabel("episodes ending in success")
+    axes[1, 0].set_ylabel("reached by half of the seeds")
+    axes[2, 0].set_ylabel("episodes ending in success")
     legend_of_seeds(axes[0, 0])
     return figure
 

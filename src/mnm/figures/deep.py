@@ -7,16 +7,25 @@ need is made once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from mnm.analysis.statistics import is_significant, permutation_p_value
+from mnm.analysis.statistics import (
+    MOST_SEEDS,
+    bootstrap_interval,
+    holm,
+    interquartile_mean,
+    is_significant,
+    permutation_p_value,
+    probability_of_improvement,
+    seeds_to_tell,
+)
 from mnm.figures.base import Columns, Verdict, stacked, where, write_figure
 from mnm.plotting.style import THIN, agent_name, legend_of_seeds, looks
 from mnm.sweeps.request import Sweep
@@ -142,7 +151,7 @@ class DeepFigure:
         name = f"{self.name}-{scale}"
         columns = write_figure(folder, name, self.measure(runs), self.draw)
         videos = [] if self.video is None else self.video(runs, folder / name)
-        return self.judge(columns), [folder / f"{name}.png", *videos]
+        return with_p_values(self.judge(columns)), [folder / f"{name}.png", *videos]
 
 
 def tasks(columns: Columns) -> list[str]:
@@ -212,13 +221,29 @@ def draw_agents(panel: Axes, columns: Columns, name: str) -> None:
         draw_lines(panel, where(columns, agent=agent), name, agent_name(agent), *look[agent])
 
 
+def draw_reached(panel: Axes, columns: Columns) -> None:
+    """Sample efficiency of every agent: the return that half of its seeds have had by a step.
+
+    Read from left to right at one height, it tells who is first at a mark, and by how many steps.
+    """
+    look = looks(agents(columns))
+    for agent in agents(columns):
+        lines = seeds_of(where(columns, agent=agent), "return")
+        shared = min((steps for steps, _ in lines), key=len)
+        highest = [np.fmax.accumulate(returns[: len(shared)]) for _, returns in lines]
+        reached = np.sort(highest, axis=0)[len(lines) // 2]
+        panel.plot(shared, reached, color=look[agent].colour, linestyle=look[agent].line, drawstyle="steps-post")
+
+
 def draw_returns(columns: Columns) -> Figure:
-    """Learning curves: a panel for each task, a colour for each agent."""
-    figure, axes = panels(columns)
-    for panel, env in zip(axes, tasks(columns), strict=True):
-        draw_agents(panel, where(columns, env=env), "return")
-    axes[0].set_ylabel("evaluation return")
-    legend_of_seeds(axes[0])
+    """A column for each task, a colour for each agent: learning curves above, what half of the seeds have had below."""
+    figure, axes = rows_of_panels(columns, 2, (3.4, 4.8))
+    for (upper, lower), env in zip(axes.T, tasks(columns), strict=True):
+        draw_agents(upper, where(columns, env=env), "return")
+        draw_reached(lower, where(columns, env=env))
+    axes[0, 0].set_ylabel("evaluation return")
+    axes[1, 0].set_ylabel("reached by half of the seeds")
+    legend_of_seeds(axes[0, 0])
     return figure
 
 
@@ -230,11 +255,65 @@ def means(values: NDArray, digits: int | None = None) -> str:
     return f"{values.mean():.{digits}f} ({listed})"
 
 
-def compared(better: NDArray, worse: NDArray) -> tuple[bool | None, str]:
-    """Whether the first is better, by one-sided permutation tests over seeds: yes, no (it is worse), or cannot tell."""
+class Compared(NamedTuple):
+    """What the seeds of two agents say about whether the first is better."""
+
+    holds: bool | None
+    """Yes, no (it is worse), or they cannot tell, by one-sided permutation tests."""
+    p_value: float
+    measured: str
+    """By how much, in how many pairs of seeds, and how many seeds would tell if these cannot."""
+
+
+def compared(better: NDArray, worse: NDArray) -> Compared:
+    """Whether the first is better than the second: larger scores are."""
     p, p_worse = permutation_p_value(better, worse), permutation_p_value(worse, better)
     holds = True if is_significant(p) else False if is_significant(p_worse) else None
-    return holds, f"p = {p:.2f}"
+    if np.isnan(p):
+        return Compared(holds, p, "not every seed has a number")
+    numbers = (float(iqm_difference(better, worse)), *bootstrap_interval([better, worse], iqm_difference))
+    gain, low, high = (f"{number:.0f}" if abs(number) >= 100 else f"{number:.3g}" for number in numbers)
+    measured = (
+        f"difference of the interquartile means {gain} [{low}, {high}], better in"
+        f" {probability_of_improvement(better, worse):.2f} of the pairs of seeds"
+    )
+    if holds is None:
+        first, second = (better, worse) if better.mean() >= worse.mean() else (worse, better)
+        needed = seeds_to_tell(first, second)
+        measured += "; " + (f"{needed} seeds of each would tell" if needed else f"{MOST_SEEDS} seeds would not tell")
+    return Compared(holds, p, measured)
+
+
+def iqm_difference(better: NDArray, worse: NDArray) -> NDArray:
+    """Of the interquartile means."""
+    return interquartile_mean(better) - interquartile_mean(worse)
+
+
+def with_p_values(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Every verdict's p behind what was measured: the plain one, and beside it Holm's over the tests of the figure."""
+    adjusted = holm(np.array([np.nan if one.p_value is None else one.p_value for one in verdicts]))
+    number = np.isfinite(adjusted).sum()
+    return [
+        one
+        if np.isnan(corrected)
+        else replace(
+            one,
+            measured=f"{one.measured}; p = {one.p_value:.3f}"
+            + (f" ({corrected:.3f} by Holm's correction for {number} tests)" if number > 1 else ""),
+        )
+        for one, corrected in zip(verdicts, adjusted, strict=True)
+    ]
+
+
+def steps_to(columns: Columns, mark: float) -> NDArray:
+    """The real steps after which each seed's return is first at the mark; infinite for a seed that never is."""
+    return np.array([min(steps[returns >= mark], default=np.inf) for steps, returns in seeds_of(columns, "return")])
+
+
+def median_steps_to(columns: Columns, mark: float) -> float:
+    """The steps after which half of the seeds have been at the mark; infinite if fewer ever are."""
+    steps = np.sort(steps_to(columns, mark))
+    return float(steps[(len(steps) - 1) // 2])
 
 
 def outperforms(columns: Columns, better: str, worse: str, paper: str) -> list[Verdict]:
@@ -242,13 +321,17 @@ def outperforms(columns: Columns, better: str, worse: str, paper: str) -> list[V
     verdicts = []
     for env, *rows in both(columns, better, worse):
         ours, theirs = (last(part, "return") for part in rows)
-        holds, p = compared(ours, theirs)
+        result = compared(ours, theirs)
+        steps = median_steps_to(rows[0], theirs.mean())
+        when = f"by step {steps:.0f}" if np.isfinite(steps) else "at no step"
         verdicts.append(
             Verdict(
                 f"{env.removeprefix('mnm/')}: {agent_name(better)} outperforms {agent_name(worse)}",
                 paper,
-                f"last return {means(ours)} against {means(theirs)}, {p}",
-                holds,
+                f"last return {means(ours)} against {means(theirs)}, {result.measured}; half of its seeds have had the"
+                f" other's last mean {when}",
+                result.holds,
+                result.p_value,
             )
         )
     return verdicts

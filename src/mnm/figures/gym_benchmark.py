@@ -34,13 +34,14 @@ def on_par(columns: Columns) -> list[Verdict]:
     verdicts = []
     for env, *rows in both(columns, "mnm_approx", "mbpo"):
         ours, theirs = (last(part, "return") for part in rows)
-        worse, p = compared(theirs, ours)
+        worse = compared(theirs, ours)
         verdicts.append(
             Verdict(
                 f"{env}: MnM-approx is on par with MBPO",
                 "roughly on par",
-                f"last return {means(ours)} against {means(theirs)}, that it is worse: {p}",
-                False if worse else True if ours.mean() >= theirs.mean() else None,
+                f"last return {means(ours)} against {means(theirs)}; tested: that MBPO is better, {worse.measured}",
+                False if worse.holds else True if ours.mean() >= theirs.mean() else None,
+                worse.p_value,
             )
         )
     return verdicts

@@ -30,13 +30,15 @@ def judge(columns: Columns) -> list[Verdict]:
     """Uniformly worse: every longer horizon has a lower mean than the one before it."""
     scores = [last(where(columns, rollout_length=length), "return") for length in np.unique(columns["rollout_length"])]
     falling = all(longer.mean() < shorter.mean() for shorter, longer in pairwise(scores))
-    worse, p = compared(scores[0], scores[-1])
+    shortest = compared(scores[0], scores[-1])
     return [
         Verdict(
             "DrawerOpen: a longer model horizon is worse",
             "it uniformly degrades performance",
-            "last returns " + ", ".join(means(score, 1) for score in scores) + f"; shortest above longest: {p}",
-            False if worse is False else True if worse and falling else None,
+            f"last returns {', '.join(means(score, 1) for score in scores)}; tested: that the shortest is better than"
+            f" the longest, {shortest.measured}",
+            False if shortest.holds is False else True if shortest.holds and falling else None,
+            shortest.p_value,
         )
     ]
 

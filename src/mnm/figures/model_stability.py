@@ -119,13 +119,15 @@ def judge(columns: Columns) -> list[Verdict]:
             )
         if ours and theirs:
             scores = late(ours), late(theirs)
-            holds, p = compared(-scores[0], -scores[1])
+            result = compared(-scores[0], -scores[1])
             verdicts.append(
                 Verdict(
                     f"{name}: {NAME}'s model is more accurate than {RIVAL}'s",
                     "likely more accurate on the robot hand; close to it on ScrewFixed",
-                    f"error over a constant predictor's {means(scores[0], 3)} against {means(scores[1], 3)}, {p}",
-                    holds,
+                    f"error over a constant predictor's {means(scores[0], 3)} against {means(scores[1], 3)},"
+                    f" {result.measured}",
+                    result.holds,
+                    result.p_value,
                 )
             )
     return verdicts

@@ -65,13 +65,14 @@ def judge(columns: Columns) -> list[Verdict]:
             ("stable", "mean change of Q between evaluations", jumps),
         ):
             ours, theirs = (measure(part) for part in rows)
-            holds, p = compared(-ours, -theirs)
+            result = compared(-ours, -theirs)
             verdicts.append(
                 Verdict(
                     f"{env.removeprefix('mnm/')}: MnM-approx's Q is more {word} than MBPO's",
                     "more accurate and more stable; MBPO's peaks early",
-                    f"{unit} {means(ours, 1)} against {means(theirs, 1)}, {p}",
-                    holds,
+                    f"{unit} {means(ours, 1)} against {means(theirs, 1)}, {result.measured}",
+                    result.holds,
+                    result.p_value,
                 )
             )
     return verdicts

@@ -71,13 +71,14 @@ def judge(columns: Columns) -> list[Verdict]:
     ]
     for env, *rows in both(columns, *BOUNDS):
         tight, plain = map(late_gaps, rows)
-        holds, p = compared(-tight, -plain)
+        result = compared(-tight, -plain)
         verdicts.append(
             Verdict(
                 f"{env.removeprefix('mnm/')}: MnM-tight's Q is closer to the log return than MnM's",
                 "left open",
-                f"|log return - log Q| {means(tight, 2)} against {means(plain, 2)} nats, {p}",
-                holds,
+                f"|log return - log Q| {means(tight, 2)} against {means(plain, 2)} nats, {result.measured}",
+                result.holds,
+                result.p_value,
             )
         )
     return verdicts
