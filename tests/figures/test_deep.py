@@ -22,6 +22,7 @@ from mnm.figures.deep import (
     PUSHER,
     SIZES,
     Choice,
+    at_equal_minutes,
     compared,
     curves,
     median_steps_to,
@@ -192,7 +193,16 @@ def test_steps_to_a_mark_are_those_of_half_of_the_seeds():
         for one in load("gym_benchmark").judge(figure_rows("gym_benchmark", {"mnm_approx": 200, "sac": 90}))
         if one.claim == "HalfCheetah-v4: MnM-approx outperforms SAC"
     ]
-    assert verdict.measured.endswith("half of its seeds have had the other's last mean by step 1000")
+    assert verdict.measured.endswith("half of its seeds have had the other's last mean by step 1000")  # no time kept
+
+
+def test_at_equal_minutes_the_slower_agent_has_what_it_had_by_then():
+    slow = stacked(*(run_rows(HALF_CHEETAH, "mbpo", seed, seconds=np.array([60, 120, 180, 240.0])) for seed in (0, 1)))
+    quick = stacked(*(run_rows(HALF_CHEETAH, "sac", seed, seconds=np.array([30, 60, 90, 121.0])) for seed in (0, 1)))
+    assert at_equal_minutes(slow, quick) == "; after 2.0 minutes of each 50.5 (50.0, 51.0) against 100 (100, 101)"
+    assert at_equal_minutes(quick, slow) == "; after 2.0 minutes of each 100 (100, 101) against 50.5 (50.0, 51.0)"
+    assert at_equal_minutes(slow, quick | {"seconds": np.full(8, 1.0)}) == ""  # nothing was measured by then
+    assert at_equal_minutes(slow, quick | {"seconds": np.full(8, np.nan)}) == ""
 
 
 def test_benchmark_verdicts_follow_the_returns():

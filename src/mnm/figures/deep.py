@@ -316,6 +316,28 @@ def median_steps_to(columns: Columns, mark: float) -> float:
     return float(steps[(len(steps) - 1) // 2])
 
 
+def at_equal_minutes(first: Columns, second: Columns) -> str:
+    """The returns of two agents when the one that takes fewer minutes is done: of the other, the last ones by then.
+
+    Nothing if the runs have not kept their time, or if the slower one has no evaluation by then.
+    """
+    seconds = min(last(part, "seconds").mean() for part in (first, second))
+    returns = [
+        last(part, "return") if last(part, "seconds").mean() == seconds else returns_by(part, seconds)
+        for part in (first, second)
+    ]
+    if not np.isfinite([seconds, *returns[0], *returns[1]]).all():
+        return ""
+    return f"; after {seconds / 60:.1f} minutes of each {means(returns[0])} against {means(returns[1])}"
+
+
+def returns_by(columns: Columns, seconds: float) -> NDArray:
+    """Each seed's last return by that time; nan for one that has none."""
+    lines = zip(seeds_of(columns, "return"), seeds_of(columns, "seconds"), strict=True)
+    by_then = [returns[times <= seconds] for (_, returns), (_, times) in lines]
+    return np.array([returns[-1] if len(returns) else np.nan for returns in by_then])
+
+
 def outperforms(columns: Columns, better: str, worse: str, paper: str) -> list[Verdict]:
     """For each task that both agents ran: whether the first's last returns are above the second's."""
     verdicts = []
@@ -329,7 +351,7 @@ def outperforms(columns: Columns, better: str, worse: str, paper: str) -> list[V
                 f"{env.removeprefix('mnm/')}: {agent_name(better)} outperforms {agent_name(worse)}",
                 paper,
                 f"last return {means(ours)} against {means(theirs)}, {result.measured}; half of its seeds have had the"
-                f" other's last mean {when}",
+                f" other's last mean {when}{at_equal_minutes(*rows)}",
                 result.holds,
                 result.p_value,
             )
