@@ -29,7 +29,7 @@ from mnm.figures.deep import (
     steps_to,
     with_p_values,
 )
-from mnm.figures.imagined_rollouts import closer, forward
+from mnm.figures.progress import closer, forward, screwed
 from mnm.normalizer import Normalizer
 from mnm.sweeps.plan import plan
 from mnm.training.learner import Learner
@@ -81,6 +81,8 @@ def segments(ahead):
 def columns_of(name):
     if name == "imagined_rollouts":
         return segments({"mnm_approx": 0.05, "mbpo": 0.0})
+    if name == "retrained_models":
+        return segments({"likelihood": 0.0, "log p/q": 0.02, "log p/q + V": 0.05})
     return figure_rows(name, {"mnm_approx": 200.0})
 
 
@@ -109,7 +111,7 @@ def test_a_part_of_a_figure_is_drawn_and_judged_too(name, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in DEEP if name != "imagined_rollouts"])
+@pytest.mark.parametrize("name", [name for name in DEEP if name not in ("imagined_rollouts", "retrained_models")])
 def test_runs_that_stopped_before_they_learned_cannot_tell(name, tmp_path):
     figure, columns = load(name), columns_of(name)
     first = columns["step"] == STEPS[0]
@@ -303,6 +305,17 @@ def test_progress_is_metres_forward_or_closer():
     observations[:, :, 17] = 1.0  # the object, a metre from goal and hand
     observations[-1, 1, 17] = 0.6
     np.testing.assert_allclose(closer(observations), [0.0, 0.4 + 0.5 * 0.4])
+    observations[:, :, 20] = -1.0  # radians from the target
+    observations[-1, 1, 20] = 0.25  # past it
+    np.testing.assert_allclose(screwed(observations), [0.0, 0.75])
+
+
+def test_an_objective_leans_towards_reward_only_beside_others_on_the_same_states():
+    claims = {one.claim: one.answer for one in load("retrained_models").judge(columns_of("retrained_models"))}
+    assert set(claims.values()) == {"yes"}
+    found = answers("retrained_models", segments({"likelihood": 0.05, "log p/q": 0.05, "log p/q + V": 0.05}))
+    assert found[f"{PUSHER}: MnM-approx's objective makes a model run ahead of reality"] == "yes"
+    assert found[f"{PUSHER}: so does its value term alone, beside log p/q without it"] == "cannot tell"
 
 
 def test_a_rollout_is_the_mean_of_the_members_step_after_step():
@@ -372,7 +385,11 @@ def test_figures_from_real_runs(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("mnm.figures.imagined_rollouts.VIDEO_STEPS", 5)
     monkeypatch.setattr("mnm.figures.imagined_rollouts.EPISODES", 1)
     command = Reproduce(
-        ("q_values", "imagined_rollouts"), scale="quick", envs=(HALF_CHEETAH,), seeds=(0,), out=tmp_path
+        ("q_values", "imagined_rollouts", "retrained_models"),
+        scale="quick",
+        envs=(HALF_CHEETAH,),
+        seeds=(0,),
+        out=tmp_path,
     )
     assert reproduce(command) == 0
     names = {path.name for path in tmp_path.iterdir()}
@@ -381,5 +398,6 @@ def test_figures_from_real_runs(tmp_path, capsys, monkeypatch):
     verdicts = (tmp_path / "verdicts.csv").read_text()
     assert "imagined_rollouts-quick,HalfCheetah-v4: it moves further than MBPO's model does" in verdicts
     assert "q_values-quick,HalfCheetah-v4: MnM-approx's Q is more accurate" in verdicts
+    assert "retrained_models-quick,HalfCheetah-v4: so does its value term alone" in verdicts
     assert reproduce(replace(command, figures=("q_values",))) == 0  # finished runs are not made again
     assert "2 runs: 2 finished" in capsys.readouterr().out

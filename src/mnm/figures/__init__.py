@@ -26,6 +26,7 @@ DEEP = {
     "dclaw_benchmark": "the robot hand's four tasks, return and success: MnM-approx, MBPO, SAC",
     "model_objectives": "ScrewFixed: MnM-approx, MBPO, VAML, value-weighted likelihood",
     "imagined_rollouts": "Pusher, HalfCheetah: how far the models run ahead of reality; videos",
+    "retrained_models": "ours: who leans towards reward? Models of three objectives from the same data",
     "q_values": "model exploitation: Q against the return obtained, MnM-approx and MBPO",
     "model_stability": "the adversarial model's error by seed, the likelihood model's best",
     "classifier_term": "DrawerOpen: MnM against MnM-approx",

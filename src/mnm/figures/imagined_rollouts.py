@@ -9,19 +9,18 @@ the object (Pusher).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from mnm.agents.rollout import mean_rollout
-from mnm.analysis.statistics import bootstrap_interval
 from mnm.diagnostics import WINDOW, windows
 from mnm.figures.base import Columns, Verdict, stacked, where
 from mnm.figures.deep import HALF_CHEETAH, PUSHER, DeepFigure, RunGrid, agents, tasks
+from mnm.figures.progress import PROGRESS, ahead, ahead_by_seed, interval, sign
 from mnm.plotting.style import AGENT_COLOURS, STYLE, agent_name
 from mnm.training.driver import load_trained
 from mnm.training.runs import Run
@@ -31,30 +30,9 @@ from mnm.training.video import REAL, Frames, imagine, play, side_by_side, write_
 OPTIMIST, RIVAL = "mnm_approx", "mbpo"
 EPISODES = 3
 """Of each agent's evaluation, from which the segments are drawn."""
-CHEETAH_DT = 0.05
-FORWARD_VELOCITY = 8
-HAND, OBJECT, GOAL = slice(14, 17), slice(17, 20), slice(20, 23)
 VIDEO_STEPS = 60
 SHOWN = 6
 """Moments of the video that the picture shows."""
-
-
-def forward(observations: NDArray) -> NDArray:
-    """Metres that the cheetah moves forward; observations are [time, rows, obs]."""
-    return CHEETAH_DT * observations[1:, :, FORWARD_VELOCITY].sum(axis=0)
-
-
-def closer(observations: NDArray) -> NDArray:
-    """Metres by which the distances that Pusher's reward counts shrink: object to goal, and half of hand to object."""
-
-    def distance(moment: NDArray) -> NDArray:
-        to_goal = np.linalg.norm(moment[:, OBJECT] - moment[:, GOAL], axis=-1)
-        return to_goal + 0.5 * np.linalg.norm(moment[:, HAND] - moment[:, OBJECT], axis=-1)
-
-    return distance(observations[0]) - distance(observations[-1])
-
-
-PROGRESS: dict[str, Callable[[NDArray], NDArray]] = {HALF_CHEETAH: forward, PUSHER: closer}
 
 
 def measure(runs: Sequence[Run]) -> Columns:
@@ -72,7 +50,7 @@ def measure(runs: Sequence[Run]) -> Columns:
                 model = np.concatenate([real[:1], np.asarray(predicted)])
                 tables.append(
                     {"env": env, "agent": agent, "seed": seed, "actions_of": actor, "segment": np.arange(len(real[0]))}
-                    | {"real": PROGRESS[env](real), "model": PROGRESS[env](model)}
+                    | {"real": PROGRESS[env].measure(real), "model": PROGRESS[env].measure(model)}
                 )
         for learner in learners.values():
             learner.close()
@@ -86,11 +64,6 @@ def pairs(runs: Sequence[Run]) -> list[tuple[str, int, list[Run]]]:
     finished = [run for run in runs if run.finished]
     keys = dict.fromkeys((run.env, run.seed) for run in finished)
     return [(*key, [run for run in finished if (run.env, run.seed) == key]) for key in keys]
-
-
-def ahead(columns: Columns) -> NDArray:
-    """Of each segment, how much further the model moves than reality, in metres."""
-    return columns["model"] - columns["real"]
 
 
 def draw(columns: Columns) -> Figure:
@@ -115,44 +88,22 @@ def draw(columns: Columns) -> Figure:
     return figure
 
 
-def interval(gains: NDArray) -> tuple[float, float]:
-    """Of the mean, over states."""
-    return bootstrap_interval([gains], lambda drawn: drawn.mean(axis=-1))
-
-
 def judge(columns: Columns) -> list[Verdict]:
     """Ahead of reality: on all segments, on those of the rival's actions, and compared with the rival's model."""
     verdicts = []
     for env in tasks(columns):
         task_rows = where(columns, env=env)
         ours, theirs = (where(task_rows, agent=agent) for agent in (OPTIMIST, RIVAL))
-        gains, rival_gains = by_seed(ours), by_seed(theirs)
-        on_rival_actions = by_seed(where(ours, actions_of=RIVAL))
+        gains, rival_gains = ahead_by_seed(ours), ahead_by_seed(theirs)
+        on_rival_actions = ahead_by_seed(where(ours, actions_of=RIVAL))
         more = {seed: gains[seed] - rival_gains[seed] for seed in gains if seed in rival_gains}  # a run may be missing
         claims = {
             f"{agent_name(OPTIMIST)}'s model moves further towards the reward": gains,
             f"it does so on {agent_name(RIVAL)}'s actions too": on_rival_actions,
             f"it moves further than {agent_name(RIVAL)}'s model does": more,
         }
-        verdicts += [_sign(f"{env}: {claim}", list(found.values())) for claim, found in claims.items() if found]
+        verdicts += [sign(claim, env, list(found.values())) for claim, found in claims.items() if found]
     return verdicts
-
-
-def by_seed(columns: Columns) -> dict[int, NDArray]:
-    """Of each seed's segments, how much further the model moves than reality."""
-    return {int(seed): ahead(where(columns, seed=seed)) for seed in np.unique(columns["seed"])}
-
-
-def _sign(claim: str, seeds: Sequence[NDArray]) -> Verdict:
-    """Told only if the interval over states excludes 0 and no seed says otherwise: many states are no more seeds."""
-    gains, means = np.concatenate(seeds), [one.mean() for one in seeds]
-    low, high = interval(gains)
-    measured = (
-        f"{gains.mean():+.3g} m [{low:+.3g}, {high:+.3g}] in {WINDOW} steps, over {len(gains)} states; by seed"
-        f" {', '.join(f'{mean:+.3g}' for mean in means)}"
-    )
-    holds = True if min(low, *means) > 0 else False if max(high, *means) < 0 else None
-    return Verdict(claim, "seen in pictures", measured, holds)
 
 
 def video(runs: Sequence[Run], path: Path) -> list[Path]:

@@ -86,7 +86,7 @@ def draw(columns: Columns) -> Figure:
     for column, env in zip(axes.T, tasks(columns), strict=True):
         for panel, measure in zip(column, (shares, errors), strict=True):
             draw_errors(panel, measure(columns, env, MODEL), measure(columns, env, LIKELIHOOD))
-    axes[0, 0].set_ylabel("validation error / constant predictor's")
+    axes[0, 0].set_ylabel("validation error, relative")
     axes[1, 0].set_ylabel("validation error")
     axes[0, 0].legend()
     return figure
