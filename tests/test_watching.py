@@ -138,7 +138,8 @@ def test_a_film_is_written(folder, tmp_path, capsys):
     [
         (["evaluate", "{}", "--episodes", "0"], "--episodes is 0"),
         (["evaluate", "{}", "--seeds", "-1"], "--seeds is (-1,)"),
-        (["evaluate", "{}/nowhere"], "is not a run"),
+        (["evaluate", "{}/nowhere"], "nowhere does not exist: name a run's folder"),
+        (["evaluate", "{}/checkpoints"], "checkpoints is not a run: it has no config.json"),
         (["render", "{}", "--out", "x.png"], "a video ends in .gif or .mp4"),
         (["render", "{}", "--steps", "0"], "--steps is 0"),
         (["render", "{}", "--steps", "1", "--out", "/proc/x/y.gif"], "/proc/x"),

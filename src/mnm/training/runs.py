@@ -108,7 +108,8 @@ def read_run(folder: Path) -> Run:
     try:
         config = parse_object(read_text(path))
     except FileNotFoundError:
-        raise RunError(f"{folder} is not a run: it has no {CONFIG}") from None
+        why = f"is not a run: it has no {CONFIG}" if folder.exists() else "does not exist: name a run's folder"
+        raise RunError(f"{folder} {why}") from None
     except (OSError, DamagedFileError) as error:
         raise RunError(f"{path} cannot be read: {error}") from error
     check_entries(path, config, NEEDED)
