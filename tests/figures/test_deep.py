@@ -398,6 +398,6 @@ def test_figures_from_real_runs(tmp_path, capsys, monkeypatch):
     verdicts = (tmp_path / "verdicts.csv").read_text()
     assert "imagined_rollouts-quick,HalfCheetah-v4: it moves further than MBPO's model does" in verdicts
     assert "q_values-quick,HalfCheetah-v4: MnM-approx's Q is more accurate" in verdicts
-    assert "retrained_models-quick,HalfCheetah-v4: so does its value term alone" in verdicts
+    assert 'retrained_models-quick,"HalfCheetah-v4: so does its value term alone' in verdicts
     assert reproduce(replace(command, figures=("q_values",))) == 0  # finished runs are not made again
     assert "2 runs: 2 finished" in capsys.readouterr().out

@@ -16,11 +16,10 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from mnm.agents.rollout import mean_rollout
 from mnm.diagnostics import WINDOW, windows
 from mnm.figures.base import Columns, Verdict, stacked, where
 from mnm.figures.deep import HALF_CHEETAH, PUSHER, DeepFigure, RunGrid, agents, tasks
-from mnm.figures.progress import PROGRESS, ahead, ahead_by_seed, interval, sign
+from mnm.figures.progress import ahead, ahead_by_seed, interval, progress, sign
 from mnm.plotting.style import AGENT_COLOURS, STYLE, agent_name
 from mnm.training.driver import load_trained
 from mnm.training.runs import Run
@@ -44,14 +43,9 @@ def measure(runs: Sequence[Run]) -> Columns:
             segments = windows(acting.evaluate(0, EPISODES), np.random.default_rng(seed))
             if segments is None:
                 continue
-            real, actions = segments
             for agent, learner in learners.items():
-                predicted = mean_rollout(learner.world(0), real[0], actions)
-                model = np.concatenate([real[:1], np.asarray(predicted)])
-                tables.append(
-                    {"env": env, "agent": agent, "seed": seed, "actions_of": actor, "segment": np.arange(len(real[0]))}
-                    | {"real": PROGRESS[env].measure(real), "model": PROGRESS[env].measure(model)}
-                )
+                labels = {"env": env, "agent": agent, "seed": seed, "actions_of": actor}
+                tables.append(labels | progress(env, learner.world(0), *segments))
         for learner in learners.values():
             learner.close()
     if not tables:

@@ -8,6 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mnm.agents.rollout import mean_rollout
+from mnm.agents.world_model import World
 from mnm.analysis.statistics import bootstrap_interval
 from mnm.diagnostics import WINDOW
 from mnm.figures.base import Columns, Verdict, where
@@ -51,6 +53,13 @@ PROGRESS = {
     PUSHER: Progress(closer, "m"),
     SCREW_FIXED: Progress(screwed, "rad"),
 }
+
+
+def progress(env: str, world: World, real: NDArray, actions: NDArray) -> dict[str, NDArray]:
+    """Of every segment: the real progress, and the model's from the same state with the same actions."""
+    model = np.concatenate([real[:1], np.asarray(mean_rollout(world, real[0], actions))])
+    measure = PROGRESS[env].measure
+    return {"segment": np.arange(len(real[0])), "real": measure(real), "model": measure(model)}
 
 
 def ahead(columns: Columns) -> NDArray:

@@ -20,12 +20,11 @@ from matplotlib.figure import Figure
 from mnm.agents import mbpo, mnm_approx
 from mnm.agents.classifier import AdversarialState, update_model_and_classifier
 from mnm.agents.mnm_approx import MnMApproxConfig
-from mnm.agents.rollout import mean_rollout
 from mnm.agents.world_model import World
 from mnm.diagnostics import WINDOW, windows
 from mnm.figures.base import Columns, Verdict, stacked, where
 from mnm.figures.deep import DeepFigure, RunGrid, agents, tasks
-from mnm.figures.progress import PROGRESS, ahead, ahead_by_seed, interval, sign
+from mnm.figures.progress import PROGRESS, ahead, ahead_by_seed, interval, progress, sign
 from mnm.plotting.style import PALETTE
 from mnm.replay import Replay
 from mnm.training.driver import load_trained
@@ -51,15 +50,9 @@ def measure(runs: Sequence[Run]) -> Columns:
         learner = load_trained(run.folder)
         segments = windows(learner.evaluate(0, EPISODES), np.random.default_rng(run.seed))
         if segments is not None:
-            real, actions = segments
-            progress = PROGRESS[run.env].measure
             for objective in OBJECTIVES:
-                predicted = mean_rollout(retrained(learner, objective), real[0], actions)
-                model = np.concatenate([real[:1], np.asarray(predicted)])
-                tables.append(
-                    {"env": run.env, "agent": objective, "seed": run.seed, "segment": np.arange(len(real[0]))}
-                    | {"real": progress(real), "model": progress(model)}
-                )
+                labels = {"env": run.env, "agent": objective, "seed": run.seed}
+                tables.append(labels | progress(run.env, retrained(learner, objective), *segments))
         learner.close()
     if not tables:
         raise RunError("retrained_models: no run has finished, so there are no data to train models with")
