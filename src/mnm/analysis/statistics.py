@@ -11,7 +11,6 @@ from math import comb, nan
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import nctdtr, stdtrit
 
 CONFIDENCE = 0.95
 RESAMPLES = 5_000
@@ -123,6 +122,8 @@ def seeds_to_tell(scores: NDArray, baseline: NDArray) -> int | None:
     that, from the fewest seeds on with which it can tell at all. None if the scores' mean is not above, if a spread
     cannot be known, or if it takes more than MOST_SEEDS.
     """
+    from scipy.special import nctdtr, stdtrit  # not at the top: commands that need no power start sooner
+
     if min(len(scores), len(baseline)) < 2 or not np.isfinite([*scores, *baseline]).all():
         return None
     difference = float(scores.mean() - baseline.mean())
