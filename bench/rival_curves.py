@@ -116,7 +116,8 @@ def mbrl_curve(options: argparse.Namespace, report: Report) -> None:
     config.overrides.num_sac_updates_per_step = options.updates
     env = gym.make(options.env)
     env.reset(seed=options.seed)
-    space = env.action_space  # mbrl-lib's file names gym.env.Box, which no gym has; these tasks have one range for all
+    # mbrl-lib's file names gym.env.Box, which no gym has. All actions of these tasks have the same range.
+    space: Any = env.action_space
     ranges = {"low": float(space.low.min()), "high": float(space.high.max()), "shape": list(space.shape)}
     config.algorithm.agent.action_space = {"_target_": "gymnasium.spaces.Box", **ranges}
     config.dynamics_model["_recursive_"] = False  # it makes its activations from their names by itself
