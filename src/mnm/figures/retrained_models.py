@@ -13,6 +13,7 @@ from functools import partial
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 from matplotlib.figure import Figure
@@ -81,7 +82,7 @@ def _train(
         if objective == LIKELIHOOD:
             world, _ = mbpo.update_model(config, state.world, batch)
             return eqx.tree_at(lambda s: s.world, state, world), None
-        weight = None if objective == RATIO else jax.numpy.asarray(config.value_weight)
+        weight = None if objective == RATIO else jnp.asarray(config.value_weight)
         world, classifier, _ = update_model_and_classifier(config, state, batch, weight, config.value_term, model_key)
         return eqx.tree_at(lambda s: (s.world, s.classifier), state, (world, classifier)), None
 
