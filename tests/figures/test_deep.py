@@ -171,6 +171,9 @@ def test_a_comparison_says_by_how_much_and_how_many_seeds_would_tell():
     untold = compared(np.array([1.0, 5.0, 3.0]), np.array([2.0, 4.0, 6.0]))  # four is above three: the second is better
     assert untold.measured.startswith("difference of the interquartile means -1 [")
     assert untold.measured.endswith("in 0.33 of the pairs of seeds; 51 seeds of each would tell")
+    one_each = compared(np.array([1.0]), np.array([2.0]))  # whose spread nobody knows
+    said = "difference of the interquartile means -1 [nan, nan], better in 0.00 of the pairs of seeds"
+    assert one_each.measured == said
 
 
 def test_p_values_stand_behind_what_was_measured_with_holm_s_beside_them():

@@ -277,7 +277,7 @@ def compared(better: NDArray, worse: NDArray) -> Compared:
         f"difference of the interquartile means {gain} [{low}, {high}], better in"
         f" {probability_of_improvement(better, worse):.2f} of the pairs of seeds"
     )
-    if holds is None:
+    if holds is None and min(len(better), len(worse)) > 1:  # one seed alone says nothing about its spread
         first, second = (better, worse) if better.mean() >= worse.mean() else (worse, better)
         needed = seeds_to_tell(first, second)
         measured += "; " + (f"{needed} seeds of each would tell" if needed else f"{MOST_SEEDS} seeds would not tell")
@@ -321,10 +321,11 @@ def at_equal_minutes(first: Columns, second: Columns) -> str:
 
     Nothing if the runs have not kept their time, or if the slower one has no evaluation by then.
     """
-    seconds = min(last(part, "seconds").mean() for part in (first, second))
+    took = [last(part, "seconds").mean() for part in (first, second)]
+    seconds = min(took)
     returns = [
-        last(part, "return") if last(part, "seconds").mean() == seconds else returns_by(part, seconds)
-        for part in (first, second)
+        last(part, "return") if own == seconds else returns_by(part, seconds)
+        for part, own in zip((first, second), took, strict=True)
     ]
     if not np.isfinite([seconds, *returns[0], *returns[1]]).all():
         return ""

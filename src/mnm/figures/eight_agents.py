@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from mnm.figures.base import Columns, Verdict, where
-from mnm.figures.deep import PENDULUM, DeepFigure, RunGrid, agents, draw_agents, means, seeds_of
+from mnm.figures.deep import PENDULUM, DeepFigure, RunGrid, agents, draw_agents, last, means, steps_to
 from mnm.plotting.style import BLACK, agent_name, legend_of_seeds
 
 SOLVED = -200.0
@@ -34,9 +34,9 @@ def judge(columns: Columns) -> list[Verdict]:
     """Each agent: does every seed end at the mark?"""
     verdicts = []
     for agent in agents(columns):
-        lines = seeds_of(where(columns, agent=agent), "return")
-        ends = np.array([returns[-1] for _, returns in lines])
-        firsts = [next((f"{s:.0f}" for s, r in zip(*line, strict=True) if r >= SOLVED), "never") for line in lines]
+        rows = where(columns, agent=agent)
+        ends = last(rows, "return")
+        firsts = [f"{step:.0f}" if np.isfinite(step) else "never" for step in steps_to(rows, SOLVED)]
         verdicts.append(
             Verdict(
                 f"{agent_name(agent)} solves {PENDULUM} (return {SOLVED:g}) with every seed",
