@@ -86,6 +86,7 @@ def test_every_algorithm_has_its_class():
     assert {getattr(mnm, name).algorithm for name in NAMES} == set(ALGORITHMS.values())
 
 
+@pytest.mark.slow
 def test_an_agent_says_what_it_is(agent, tmp_path):
     settings = "learning_starts=10000, replay_capacity=100, hidden=(8,), batch_size=8"
     assert repr(agent) == f"<SAC on Short, seed 3, scale quick, {settings}: {agent.steps} steps>"
@@ -135,6 +136,7 @@ class Another(Short):
     termination_function = staticmethod(lambda before, actions, after: after[:, 0] > 0)
 
 
+@pytest.mark.slow
 def test_an_agent_moves_to_another_environment_with_the_same_spaces(agent):
     agent.learn(7, evaluation_episodes=1)
     before = agent.get_env()

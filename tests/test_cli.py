@@ -387,6 +387,7 @@ def test_a_picture_is_written(run, tmp_path, name, content):
     assert len(picture) > 5000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ending", "signature"), [("SVG", b"<?xml"), ("pdf", b"%PDF")])
 def test_the_name_says_the_format(run, tmp_path, noisy_map, ending, signature):
     pictures = [tmp_path / f"{name}.{ending}" for name in ("one", "two")]

@@ -65,6 +65,7 @@ def leaves(result):
     return [np.asarray(leaf) for leaf in jax.tree.leaves((result[0], result[1]["mean"]))]
 
 
+@pytest.mark.slow
 def test_a_second_start_traces_nothing_and_gives_the_same_bits(folder):
     first = run()
     assert len(TRACED) == 1
@@ -88,6 +89,7 @@ def test_what_is_donated_is_gone(folder):
     assert not rows.is_deleted()
 
 
+@pytest.mark.slow
 def test_other_settings_shapes_or_sources_are_other_programs(folder, monkeypatch):
     run()
     run(rate=0.25)
@@ -122,6 +124,7 @@ def test_inside_of_another_program_it_is_a_function(folder):
     np.testing.assert_allclose(result, leaves(run())[-1], rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("setting", "rate"), [("jax_disable_jit", 0.1), ("jax_debug_nans", 0.2)])
 def test_who_looks_into_programs_gets_them_traced(folder, setting, rate):
     run(rate)

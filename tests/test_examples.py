@@ -32,6 +32,8 @@ def test_every_example_is_tried_and_described():
         assert not [name for name in names if f"examples/{name}.py" not in text], page
 
 
+@pytest.mark.slow
+@pytest.mark.apart
 @pytest.mark.parametrize("name", SHORT)
 def test_an_example_runs(name, tmp_path):
     arguments, printed = SHORT[name]

@@ -103,6 +103,7 @@ VALUES = st.one_of(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", COUNTS)
 def test_random_configurations(somewhere, count):
     @settings(FREE, max_examples=count)

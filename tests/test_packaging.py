@@ -51,6 +51,7 @@ def imported(*, everywhere):
     return found - set(sys.stdlib_module_names) - {"mnm"}
 
 
+@pytest.mark.slow
 def test_every_import_is_declared_and_every_dependency_is_imported():
     core = names(PROJECT["dependencies"]) - {"flatbuffers"}  # which JAX imports for us
     extras = {DISTRIBUTIONS.get(module, module).lower(): extra for module, extra in EXTRAS.items()}

@@ -170,6 +170,7 @@ def test_holm_s_correction_errs_as_rarely_as_it_says():
     assert np.mean(p_values.min(axis=1) <= 0.05) > 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("difference", "expected"), [(1.0, 14), (2.0, 4), (5.0, 3)])
 def test_so_many_seeds_tell_so_often(difference, expected):
     """Means and spreads are exactly those asked for; then permutation tests of normal scores that have them."""

@@ -460,6 +460,7 @@ def test_an_environment_that_cannot_be_closed_is_one_line(capsys):
     assert told.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_drawing_command_prints_no_error_of_a_library_and_leaves_the_environment(tmp_path):
     code = (
         "import os, sys\nbefore = dict(os.environ)\nfrom mnm.cli import run\n"

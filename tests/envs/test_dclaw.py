@@ -150,6 +150,7 @@ def test_commanding_the_desired_pose_follows_it():
     assert np.mean(returns) > -10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "expected"), [("TurnRandom", -683), ("ScrewRandom", -369), ("PoseRandom", -113)])
 def test_random_actions_get_what_they_get_in_the_original(name, expected):
     env = task(name)

@@ -114,6 +114,7 @@ def test_the_command_lists_all():
         assert task.id in done.stdout
 
 
+@pytest.mark.slow
 def test_the_command_draws_one(tmp_path):
     picture = tmp_path / "folder" / "claw.png"
     done = run("mnm/DClawTurnRandom-v0", "--picture", picture)

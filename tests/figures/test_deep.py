@@ -321,6 +321,7 @@ def test_an_objective_leans_towards_reward_only_beside_others_on_the_same_states
     assert found[f"{PUSHER}: so does its value term alone, beside log p/q without it"] == "cannot tell"
 
 
+@pytest.mark.slow
 def test_a_rollout_is_the_mean_of_the_members_step_after_step():
     algorithm = ALGORITHMS["mbpo"]
     small = {"hidden": (4,), "model_hidden": (4,), "head_hidden": (4,), "ensemble_size": 2, "model_buffer_capacity": 50}

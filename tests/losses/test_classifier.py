@@ -83,6 +83,7 @@ def test_accuracy():
     assert classifier_accuracy(jnp.array([1.0, -1.0]), jnp.array([-1.0, -2.0, 3.0, -4.0])) == pytest.approx(0.625)
 
 
+@pytest.mark.slow
 def test_the_expected_ratio_is_minus_the_divergence():
     # p = N(0, 1), q = N(0.5, 1): log p/q = 1/8 - x/2, KL(q || p) = 1/8; whatever is added to every sample of a row,
     # but for what calls them all fake.
@@ -97,6 +98,7 @@ def test_a_model_that_misses_all_that_happens_pays_for_it():
     np.testing.assert_allclose(expected_log_ratio(far), [FORGIVEN - 4.0, FORGIVEN - 1e4], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_expected_ratio_is_never_above_0():
     ratios = 5.0 * jax.random.normal(jax.random.key(0), (8, 500))
     assert (expected_log_ratio(ratios) < 1e-5).all()
@@ -138,6 +140,7 @@ def true_ratios(samples):
     return 0.5 - samples
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", [0.0, 1.0])
 @pytest.mark.parametrize(("times", "expected"), [(1.0, 1.0), (2.0, 0.5), (5.0, 0.2), (0.5, 1.0), (-1.0, 0.0)])
 def test_trust_undoes_what_ratios_overstate(times, expected, start):
@@ -146,6 +149,7 @@ def test_trust_undoes_what_ratios_overstate(times, expected, start):
     assert found == pytest.approx(expected, abs=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", [0.0, 1.0])
 def test_ratios_that_say_nothing_are_not_believed(start):
     def noise(real, fake, key):
@@ -154,6 +158,7 @@ def test_ratios_that_say_nothing_are_not_believed(start):
     assert calibrated(noise, start) < 0.05
 
 
+@pytest.mark.slow
 def test_right_ratios_with_noise_are_believed_in_part():
     """l = log p/q + noise of variance v: the best factor is that of a regression, var / (var + v) with var = 1."""
 

@@ -56,6 +56,7 @@ def test_members_see_the_same_targets():
     assert gaussian_nll(jnp.zeros((5, 7, 2)), jnp.zeros((5, 7, 2)), jnp.zeros((7, 2))).shape == (5, 7)
 
 
+@pytest.mark.slow
 def test_value_weights_by_hand_and_without_gradient():
     q_values = jnp.log(jnp.array([1.0, 3.0]))
     nlls = jnp.array([[2.0, 4.0], [6.0, 8.0]])  # of two members
@@ -85,6 +86,7 @@ def effective_sample_size(weights):
     return 1.0 / (np.asarray(weights, np.float64) ** 2).sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
 @pytest.mark.parametrize(
     "q_values",

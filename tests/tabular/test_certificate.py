@@ -79,6 +79,7 @@ def exceeded():
 
 
 class TestCoverage:
+    @pytest.mark.slow
     @pytest.mark.parametrize("level", LEVELS)
     def test_the_certificate_holds_as_often_as_it_says(self, exceeded, level):
         interval = binomtest(exceeded[0][level], 1_000).proportion_ci(0.95)
@@ -172,6 +173,7 @@ class TestBest:
         made = certificate(mdp, sample_counts(mdp, 10**7, seed=0), "best")
         assert made.value == pytest.approx(average(mdp.start, solve(mdp).values), rel=5e-3)
 
+    @pytest.mark.slow
     def test_large_mdps_go_the_compiled_way(self):
         mdp = random_mdp(2_500, 2, seed=0, successors=3)
         counts = sample_counts(mdp, 400, seed=0)

@@ -98,6 +98,7 @@ def solved(values, probs, radius, unseen):
     return values.min() + unit * best
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(st.integers(0, 2**31), st.integers(2, 5), st.sampled_from([1e-3, 0.03, 0.4, 2.0]), st.booleans())
 def test_the_smallest_mean_is_a_general_solver_s(seed, slots, radius, with_unseen):

@@ -62,6 +62,7 @@ def test_variance_against_simulation():
     assert evaluate_policy(mdp, policy)[0] == pytest.approx(returns.mean(), abs=4 * returns.std() / np.sqrt(runs))
 
 
+@pytest.mark.slow
 def test_large_chains_are_solved_iteratively_to_the_same_values(monkeypatch):
     mdp = random_grid(25, seed=0).mdp
     policy = uniform_policy(mdp)

@@ -210,6 +210,7 @@ def test_empty_files(tmp_path):
     assert "not a readable .npz archive" in refusal(tmp_path / "empty.npz")
 
 
+@pytest.mark.slow
 def test_truncated_npz(tmp_path):
     path = write_npz(tmp_path)
     whole = path.read_bytes()

@@ -63,6 +63,7 @@ def runs():
     return learn_from_data(stochastic_gridworld().mdp, list(LEARNERS.values()), [0, 1], schedule)
 
 
+@pytest.mark.slow
 def test_counts_are_the_real_steps(runs):
     assert runs.counts.sum(axis=(2, 3, 4)) == pytest.approx(150 * 200)
     assert runs.real_steps[[0, -1]].tolist() == [200, 30000]
@@ -91,6 +92,7 @@ def test_the_model_s_rows_are_distributions_where_there_are_data(runs):
     assert not totals[~tried].any()
 
 
+@pytest.mark.slow
 def test_the_same_seed_is_bit_equal():
     mdp = stochastic_gridworld().mdp
     schedule = HonestSchedule(real_episodes=5, model_rounds=2)

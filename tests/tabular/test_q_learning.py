@@ -47,6 +47,7 @@ def obvious_learning(mdp, method: Method, seed: int, schedule: Schedule, base=No
     return q_values, np.array(returns)
 
 
+@pytest.mark.slow
 def test_every_method_gives_the_numbers_of_the_obvious_algorithm():
     mdp = stochastic_gridworld().mdp
     curves = learn([Run(mdp, method, seed) for method in METHODS.values() for seed in (0, 1)], SHORT)
@@ -57,6 +58,7 @@ def test_every_method_gives_the_numbers_of_the_obvious_algorithm():
         np.testing.assert_allclose(curves.returns[number], returns, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_other_dynamics_are_sampled_but_reality_is_evaluated():
     mdp = stochastic_gridworld((4, 1)).mdp
     model = joint_iteration(stochastic_gridworld().mdp, 1.0)[-1].model
@@ -66,6 +68,7 @@ def test_other_dynamics_are_sampled_but_reality_is_evaluated():
     np.testing.assert_allclose(curves.returns[0], returns, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_run_does_not_depend_on_its_batch():
     mdp = stochastic_gridworld().mdp
     alone = learn([Run(mdp, METHODS["MnM"], 3)], SHORT)

@@ -116,6 +116,7 @@ def test_rewards_of_any_sign(rewards):
         assert solver(mdp).values == pytest.approx(expected, abs=1e-7)
 
 
+@pytest.mark.slow
 @given(cases())
 def test_sweeps_solve_the_joint_problem_too(case):
     mdp = case.mdp
@@ -158,6 +159,7 @@ def test_solve_tight_refuses_negative_rewards():
         solve_tight(three_states().with_reward_offset(-10.0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_an_impossible_tolerance_is_an_error_that_says_what_can_be_had(solver):
     with pytest.raises(ConvergenceError, match="error bound"):

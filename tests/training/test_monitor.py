@@ -53,6 +53,7 @@ def test_a_loss_that_is_no_number_stops_the_run(loss):
         check_losses(GOOD | {"critic_loss": loss})
 
 
+@pytest.mark.slow
 def test_a_parameter_that_is_no_number_is_found_and_named():
     state = init(ActorCriticConfig(hidden=(4,)), 2, 1, jax.random.key(0))
     check_numbers(state)
