@@ -81,6 +81,7 @@ BARE = {
     "likelihood_weight": 0.0,
     "model_activation": "relu",
     "model_weight_decay": 0.0,
+    "nll_beta": 0.0,
     "classifier_weight_decay": 0.0,
     "calibrate": False,
     "error_limit": None,

@@ -44,6 +44,18 @@ def test_gaussian_nll_by_hand():
     assert likelihood_loss(nll) == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.parametrize("beta", [0.0, 0.5, 1.0])
+def test_beta_weighs_every_dimension_by_a_constant_power_of_its_std(beta):
+    errors, stds = np.array([0.3, 2.0]), np.array([0.01, 1.0])
+    targets, log_stds = jnp.asarray(errors)[None], jnp.log(jnp.asarray(stds))[None]
+    of_means, of_log_stds = jax.grad(lambda *at: gaussian_nll(*at, targets, beta)[0], (0, 1))(
+        jnp.zeros((1, 2)), log_stds
+    )
+    weights = stds ** (2 * beta) / np.mean(stds ** (2 * beta))
+    np.testing.assert_allclose(of_means[0], -weights * errors / stds**2, rtol=1e-5)
+    np.testing.assert_allclose(of_log_stds[0], weights * (1 - (errors / stds) ** 2), rtol=1e-4)
+
+
 def test_gaussian_nll_at_tiny_std_is_finite():
     value, gradient = jax.value_and_grad(
         lambda m: gaussian_nll(m, jnp.log(jnp.full((1, 1), 1e-5)), jnp.ones((1, 1)))[0]

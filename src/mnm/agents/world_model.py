@@ -49,6 +49,9 @@ class ModelConfig(ActorCriticConfig):
     model_weight_decay: NonNegative = 0.3
     """Of the dynamics, reward and termination networks, as AdamW's: a step takes learning rate x decay of each weight.
     It falls as 1/n once there are more than 3,000 real transitions."""
+    nll_beta: NonNegative = 0.5
+    """The likelihood of each coordinate is weighted by its predicted std to the power of twice this: 0 is the plain
+    likelihood, in which what is easy to predict drowns the rest; at 1 the means learn as by squared errors."""
     model_target_rate: Rate = 0.001
     """How fast the dynamics' target network, which makes the experience, follows."""
     model_buffer_capacity: Count = 256_000
@@ -73,6 +76,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "model_activation": "relu",
         "model_learning_rate": 3e-4,
         "model_weight_decay": 0.0,
+        "nll_beta": 0.0,
     },
     "cpu": {
         "hidden": (128, 128),
@@ -309,7 +313,8 @@ def update_dynamics(
     changes = world.changes(batch.observations, batch.next_observations)
 
     def objective(dynamics: GaussianDynamics) -> Float[Array, ""]:
-        return loss(gaussian_nll(*dynamics.distribution(inputs), changes), dynamics, inputs)
+        nlls = gaussian_nll(*dynamics.distribution(inputs), changes, config.nll_beta)
+        return loss(nlls, dynamics, inputs)
 
     value, gradient = jax.value_and_grad(objective)(world.dynamics)
     return moved_dynamics(config, world, gradient), {"model_loss": value}
