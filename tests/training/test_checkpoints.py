@@ -22,7 +22,7 @@ from mnm.commands.train import train
 from mnm.training import checkpoints, saving
 from mnm.training.checkpoints import CheckpointError, MismatchError, restore_checkpoints, save_checkpoint
 from mnm.training.learner import Learner
-from mnm.training.saving import read_arrays
+from mnm.training.saving import config_as_json, read_arrays
 from training.kills import arrays, assert_same_run, kill_and_resume, measured
 
 pytestmark = pytest.mark.slow
@@ -245,6 +245,17 @@ def test_another_run_s_checkpoint_is_refused_with_the_difference(other, said, tm
     saved_twice(tmp_path)
     with pytest.raises(MismatchError, match=said):
         restore_checkpoints([tmp_path], learner(**other))
+
+
+def test_a_checkpoint_from_before_a_setting_is_refused_with_a_remedy(tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        without = lambda config: {k: v for k, v in config_as_json(config).items() if k != "batch_size"}  # noqa: E731
+        patched.setattr(checkpoints, "config_as_json", without)
+        saved_twice(tmp_path)
+    with pytest.raises(
+        MismatchError, match=r"by a version without settings batch_size: .*mnm train \.\.\. --overwrite"
+    ):
+        restore_checkpoints([tmp_path], learner())
 
 
 def test_a_checkpoint_of_another_version_is_refused(tmp_path, monkeypatch):

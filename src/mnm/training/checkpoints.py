@@ -126,6 +126,10 @@ def _episode(arrays: Sequence[NDArray], observation_dim: int, action_dim: int) -
 def _difference(name: str, saved: Any, own: Any) -> str:
     if isinstance(saved, dict) and isinstance(own, dict):
         key = next(key for key in [*own, *saved] if key not in own or saved.get(key) != own[key])
+        if key not in saved:
+            return (
+                f"saved by a version without {name} {key}: go on with it, or start again with mnm train ... --overwrite"
+            )
         return f"saved with {name} {key:.60} = {short(saved.get(key))}, but this run has {short(own.get(key))}"
     return f"saved with {name} {short(saved)}, but this run has {short(own)}"
 
