@@ -709,16 +709,18 @@ def test_a_classifier_is_trusted_as_far_as_held_out_transitions_bear_it_out(agen
     assert not different(after_a_while(replace(config, calibrate=False), shifted, wrong, replay), wrong)
 
 
-def test_the_likelihood_by_every_member_adds_its_share_to_the_model_s_loss(agent, batch):
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+def test_the_likelihood_by_every_member_adds_its_share_to_the_model_s_loss(beta, agent, batch):
     losses = []
     for weight in (0.0, 3.0):
-        config = config_of("mnm", likelihood_weight=weight)
+        config = config_of("mnm", likelihood_weight=weight, nll_beta=beta)
         *_, metrics = players_updated(config, "raw", agent, batch, None, jax.random.key(0))
         losses.append(float(metrics["model_loss"]))
     means, log_stds = agent.world.dynamics.distribution(agent.world.inputs(batch.observations, batch.actions))
-    changes = np.asarray(agent.world.changes(batch.observations, batch.next_observations))
-    densities = np.exp(-0.5 * ((changes - means) / np.exp(log_stds)) ** 2) / np.exp(log_stds) / np.sqrt(2 * np.pi)
-    assert losses[1] - losses[0] == pytest.approx(-3.0 * np.log(densities).mean(), rel=1e-4)
+    changes, stds = np.asarray(agent.world.changes(batch.observations, batch.next_observations)), np.exp(log_stds)
+    densities = np.exp(-0.5 * ((changes - means) / stds) ** 2) / stds / np.sqrt(2 * np.pi)
+    weights = stds ** (2 * beta) / (stds ** (2 * beta)).mean()
+    assert losses[1] - losses[0] == pytest.approx(-3.0 * (weights * np.log(densities)).mean(), rel=1e-4)
 
 
 def test_the_termination_network_learns_from_the_first_end_on(agent, batch):
