@@ -282,9 +282,8 @@ def update_model_and_classifier(
             unit = value_unit(values) if value_term == "relative" else 1.0
             loss = adversarial_loss(ratios, values / unit, value_weight)
         if config.likelihood_weight > 0:
-            nlls = gaussian_nll(
-                *dynamics.distribution(inputs), real_changes, config.nll_beta
-            )  # every member learns from every row
+            # Every member learns from every row.
+            nlls = gaussian_nll(*dynamics.distribution(inputs), real_changes, config.nll_beta)
             loss = loss + config.likelihood_weight * likelihood_loss(nlls)
         return loss, changes
 
