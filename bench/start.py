@@ -2,7 +2,7 @@
 
     python bench/start.py
 
-Process start, imports, compilation, 250 updates of the model, one learning step, an evaluation, a checkpoint.
+Process start, imports, compilation, one update of the model, one learning step, an evaluation, a checkpoint.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RUN = (
 
 def seconds(agent: str, folder: Path) -> float:
     """Of one run that keeps what it compiles in this folder."""
-    model = () if agent == "sac" else ("--warmup-updates", "250")
+    model = () if agent == "sac" else ("--warmup-updates", "1")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
     began = time.monotonic()
     subprocess.run(

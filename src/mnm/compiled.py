@@ -16,6 +16,7 @@ import pickle
 import sys
 import time
 from collections.abc import Callable, Hashable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from functools import cache
@@ -73,18 +74,30 @@ class Program:
         self._static, self._donate = static, donate
         self._lowered: dict[Hashable, Lowered | None] = {}
         self._compiled: dict[Hashable, Callable[..., list[Any]]] = {}
+        self._prepared: dict[Hashable, Future[None]] = {}
         PROGRAMS.append(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """As the function."""
         call = self._call(args, kwargs)
+        if call and call.case in self._prepared:
+            self._prepared.pop(call.case).result()
         lowered = call and self._lower(call)
         if not (call and lowered):
             return self.jitted(*args, **kwargs)
-        if call.case not in self._compiled:
-            run = jax.jit(lowered.exported.call, donate_argnums=self._donated_leaves(call))
-            self._compiled[call.case] = run.lower(*call.leaves).compile()
+        self._compile(call, lowered)
         return jax.tree.unflatten(lowered.result, self._compiled[call.case](*call.leaves))
+
+    def prepare(self, *args: Any, **kwargs: Any) -> None:
+        """Begin to read the program of such arguments, if it is kept, so that a call need not wait for it.
+
+        What is not kept is made only when it is called: a process that is told to end would have to wait for it.
+        """
+        call = self._call(args, kwargs)
+        if call and call.case not in self._lowered:
+            self._prepared[call.case] = _reader().submit(
+                self._read, call._replace(leaves=list(map(_shape, call.leaves)))
+            )
 
     def shapes(self, *args: Any, **kwargs: Any) -> Any:
         """Those of the result; nothing is compiled."""
@@ -101,6 +114,7 @@ class Program:
         """Whatever this process has read or compiled; the cache keeps it."""
         self._lowered.clear()
         self._compiled.clear()
+        self._prepared.clear()
 
     def _call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call | None:
         """None if there is no cache, or if this is a part of a larger program."""
@@ -119,11 +133,27 @@ class Program:
         """The lowered program, read or made; None if it is not to be kept."""
         if call.case not in self._lowered:
             try:
-                path = call.folder / f"{self._name}-{_digest(self._name, *call.case)}"
+                path = self._path(call)
                 self._lowered[call.case] = _read(path) or _write(path, self._export(call))
             except UnnamedError:
                 self._lowered[call.case] = None
         return self._lowered[call.case]
+
+    def _read(self, call: Call) -> None:
+        with suppress(UnnamedError):
+            lowered = _read(self._path(call))
+            if lowered:
+                self._lowered[call.case] = lowered
+                self._compile(call, lowered)
+
+    def _compile(self, call: Call, lowered: Lowered) -> None:
+        """JAX's cache has what was compiled before."""
+        if call.case not in self._compiled:
+            run = jax.jit(lowered.exported.call, donate_argnums=self._donated_leaves(call))
+            self._compiled[call.case] = run.lower(*call.leaves).compile()
+
+    def _path(self, call: Call) -> Path:
+        return call.folder / f"{self._name}-{_digest(self._name, *call.case)}"
 
     def _donated_leaves(self, call: Call) -> tuple[int, ...]:
         """The places of what is donated among the leaves."""
@@ -167,6 +197,18 @@ def _watched() -> tuple[Any, ...]:
     settings: Any = jax.config
     precision, generator = settings.jax_default_matmul_precision, settings.jax_default_prng_impl
     return jax.default_backend(), settings.jax_enable_x64, precision, generator
+
+
+@cache
+def _reader() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max_workers=1, thread_name_prefix="mnm-reads-programs")
+
+
+def _shape(leaf: Any) -> Any:
+    """An array's, to lower a program when the array itself may be gone."""
+    kind = _type(leaf)
+    shape: Any = jax.ShapeDtypeStruct
+    return shape(kind.shape, kind.dtype, weak_type=kind.weak_type)
 
 
 def _read(path: Path) -> Lowered | None:

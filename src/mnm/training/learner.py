@@ -499,21 +499,18 @@ class Learner:
         transitions, current = (
             (transitions, self._observations) if self.many else _first((transitions, self._observations))
         )
+        updates = self.updates, config.updates_per_step
+        if self.steps == 1:
+            train_step.prepare(
+                self.algorithm, config, self.state, self.replay, transitions, current, *updates, many=self.many
+            )
         if self.steps <= config.learning_starts:
             self.state, self.replay = store(
                 self.algorithm, config, self.state, self.replay, transitions, many=self.many
             )
             return
         self.state, self.replay, chosen, self._losses = train_step(
-            self.algorithm,
-            config,
-            self.state,
-            self.replay,
-            transitions,
-            current,
-            self.updates,
-            config.updates_per_step,
-            many=self.many,
+            self.algorithm, config, self.state, self.replay, transitions, current, *updates, many=self.many
         )
         self.updates += config.updates_per_step
         self._actions = np.asarray(chosen).reshape(len(self.seeds), -1)
