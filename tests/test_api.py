@@ -59,6 +59,7 @@ def agent():
     made.close()
 
 
+@pytest.mark.slow
 def test_the_package_shows_its_agents_without_importing_jax():
     code = "import sys, mnm; print(*dir(mnm)); assert 'jax' not in sys.modules; mnm.callbacks.EvalCallback; mnm.sb3"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
@@ -97,6 +98,7 @@ def test_an_agent_says_what_it_is(agent, tmp_path):
     loaded.close()
 
 
+@pytest.mark.slow
 def test_an_algorithm_from_elsewhere_is_a_class_too(agent):
     assert type(mnm.make("sac", Short, **TINY)) is mnm.SAC
     own = replace(ALGORITHMS["sac"], name="module:greedy", title="My own")
@@ -241,6 +243,7 @@ def test_the_best_agent_is_kept(fresh, tmp_path):
     assert EvalCallback(None, StopTrainingOnRewardThreshold(-2.0)).on_eval(fresh, {"return": -1.0}) is False
 
 
+@pytest.mark.slow
 def test_checkpoints_and_metrics(fresh, tmp_path):
     callbacks = [CheckpointCallback(2, tmp_path / "agents", "mine"), MetricsLogger(tmp_path)]
     fresh.learn(5, callback=callbacks, evaluate_every=2, evaluation_episodes=3)

@@ -325,6 +325,7 @@ def frozen_lake_return(discount):
     return float(start @ values)
 
 
+@pytest.mark.slow
 def test_frozen_lake_without_offset_shows_the_tight_bound_alone(run):
     code, out, err = run("solve", "gym:FrozenLake-v1", "--json")
     assert (code, err) == (0, "")
@@ -366,6 +367,7 @@ def test_rewards_that_are_all_zero_have_no_finite_logarithm(run, tmp_path):
 # --- pictures -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "content"),
     [
@@ -398,6 +400,7 @@ def test_the_name_says_the_format(run, tmp_path, noisy_map, ending, signature):
     assert one == two
 
 
+@pytest.mark.slow
 def test_the_old_name_of_the_flag_works_with_a_warning(run, tmp_path, noisy_map):
     code, _, err = run("solve", noisy_map, f"--png={tmp_path / 'picture.png'}")
     assert code == 0
@@ -492,6 +495,7 @@ def test_file_names_with_brackets_are_names_and_not_markup(run, tmp_path):
     assert "[/b].txt: 3 states" in out.replace("\n", "")
 
 
+@pytest.mark.slow
 def test_an_outdated_environment_exits_with_2_and_one_line():
     finished = in_python("solve", "gym:Taxi-v3")
     assert finished.returncode == 2
@@ -563,6 +567,7 @@ def test_interrupting_exits_with_130(run, noisy_map, monkeypatch):
     assert run("solve", noisy_map)[0] == 130
 
 
+@pytest.mark.slow
 def test_ascii_terminals_get_an_answer(noisy_map):
     finished = in_python(
         "solve",
@@ -639,6 +644,7 @@ def test_the_files_to_be_mutated_are_valid(name):
     assert outcome(name, VALID_FILES[name])[0] == 0
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from(["fuzz.txt", "fuzz.json", "fuzz.npz"]),
     st.one_of(
@@ -654,6 +660,7 @@ def test_random_files_are_answered_or_refused(name, content):
     assert_answered_or_refused(name, content)
 
 
+@pytest.mark.slow
 @given(st.sampled_from(["map.txt", "mdp.json"]), st.lists(EDIT, min_size=1, max_size=3))
 @TWICE
 def test_valid_files_with_a_few_edits_are_answered_or_refused(name, edits):
@@ -664,6 +671,7 @@ def test_valid_files_with_a_few_edits_are_answered_or_refused(name, edits):
     assert_answered_or_refused(name, content.encode())
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from(["plain.npz", "packed.npz"]),
     st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 2), st.binary(max_size=2)), min_size=1),
@@ -702,6 +710,7 @@ LISTS = MDP | {"successors": [[[0, 1], [1, 0]], [[0, 1], [1, 1]]]}
 ENTRIES = [(name, place) for name, value in LISTS.items() for place in places(value)]
 
 
+@pytest.mark.slow
 @given(st.sampled_from([MDP, LISTS]), st.sampled_from(ENTRIES), ODD_VALUES)
 @TWICE
 def test_json_with_an_odd_entry_is_answered_or_refused(arrays, entry, value):
@@ -725,6 +734,7 @@ def test_the_version(run):
 LONG = 300 * "x"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

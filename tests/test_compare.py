@@ -291,6 +291,7 @@ def test_a_run_from_data_without_returns_says_why(tmp_path, capsys):
     assert f"{path} has no return: no numbers for sac; {remedy}" in printed(capsys, tmp_path)
 
 
+@pytest.mark.slow
 def test_the_picture_has_a_panel_per_environment(tmp_path, capsys):
     from matplotlib.image import imread
 

@@ -92,6 +92,7 @@ def is_cheap(command):
     return isinstance(command, Solve) or (isinstance(command, Envs) and command.picture is None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", COMMAND_LINES)
 def test_a_command_line_is_understood_and_a_cheap_one_runs(line, folder, monkeypatch, capsys):
     _, *arguments = shlex.split(line)

@@ -42,11 +42,13 @@ def test_an_example_runs(name, tmp_path):
         assert (tmp_path / "video.gif").read_bytes().startswith(b"GIF8")
 
 
+@pytest.mark.slow
 def test_the_help_says_what_an_example_does(tmp_path):
     for name in SHORT:
         assert len(run(name, tmp_path, "--help").split("options:")[0].split()) > 20
 
 
+@pytest.mark.slow
 def test_a_map_of_ones_own(tmp_path):
     (tmp_path / "map.txt").write_text("noise = 0.2\n\nS.G\n")
     assert "3 cells" in run("solve_your_own_grid", tmp_path, "map.txt")

@@ -92,6 +92,7 @@ def core_only(*arguments, cwd=ROOT):
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.slow
 def test_the_core_solves(tmp_path):
     code, out, err = core_only("solve", "docs/gridworld.txt")
     assert (code, err) == (0, "")

@@ -319,6 +319,7 @@ def test_one_failure_stops_no_other_and_is_listed_with_its_last_lines(fake, caps
     assert listed == [f"  complaint {number}" for number in range(2, 12)]
 
 
+@pytest.mark.slow
 def test_started_again_it_skips_the_finished_and_goes_on_with_the_rest(fake, capsys):
     fake.order(fail=["sac"])
     both = fake.asked(agents=("sac", "mbpo"))

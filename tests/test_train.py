@@ -112,6 +112,7 @@ def test_bad_input_is_one_line_and_leaves_no_folder(arguments, message, tmp_path
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 def test_what_the_parser_refuses_ends_with_code_2():
     with pytest.raises(SystemExit) as stopped:
         train(["sac", "--env", "Pendulum-v1", "--btch-size", "3"])

@@ -255,9 +255,9 @@ def bound(agent: Learner, episodes: list[Episode]) -> Bound:
     state = cast(ModelState, agent.agent(0))
     if not episodes:
         raise UserError("there are no episodes: give those of agent.evaluate(0, 10)")
-    metrics = value_diagnostics(agent.algorithm, agent.config, state.actor_critic, episodes)
+    metrics = value_diagnostics(agent.algorithm, agent.settings, state.actor_critic, episodes)
     limit, key = agent.adapter.time_limit, jax.random.key(agent.seeds[0])
-    metrics |= model_returns(agent.algorithm, agent.config, state, episodes, limit, key)
+    metrics |= model_returns(agent.algorithm, agent.settings, state, episodes, limit, key)
     if "bound" not in metrics or "log_return" not in metrics:
         lowest = float(state.world.statistics.rewards.lowest[0])
         raise UserError(

@@ -40,6 +40,7 @@ def test_the_scripted_policy_opens_it_ten_times_of_ten():
     assert np.mean([total for total, _ in episodes]) == pytest.approx(2145, rel=0.01)
 
 
+@pytest.mark.slow
 def test_random_actions_do_not():
     env = gym.make(ID)
     env.action_space.seed(0)
@@ -64,6 +65,7 @@ def test_the_seed_decides_where_the_drawer_stands_whatever_happened_before():
     assert abs(again[4] - other[4]) > 1e-4
 
 
+@pytest.mark.slow
 def test_the_picture_has_a_red_arm_above_a_green_drawer():
     env = gym.make(ID, render_mode="rgb_array", width=120, height=120)
     env.reset(seed=0)
@@ -75,6 +77,7 @@ def test_the_picture_has_a_red_arm_above_a_green_drawer():
     assert np.argwhere(arm)[:, 0].min() < np.argwhere(drawer)[:, 0].min()
 
 
+@pytest.mark.slow
 def test_without_metaworld_the_error_names_the_extra():
     code = "import sys; sys.modules['metaworld'] = None\nfrom mnm.cli import main\nmain()"
     done = subprocess.run(

@@ -35,6 +35,7 @@ def test_the_table_gives_the_mdp_back(task):
     np.testing.assert_allclose(read.start[:states], mdp.start)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["mnm/ComparingObjectives-v0", "mnm/OptimisticGridworld-v0", "mnm/ThreeStates-v0"])
 def test_monte_carlo_returns_meet_the_exact_value(task):
     env = gym.make(task).unwrapped

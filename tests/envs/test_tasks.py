@@ -23,6 +23,7 @@ def made(task, **settings):
         return gym.make(task, **settings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", OURS)
 def test_gymnasium_s_checker_passes(task):
     env = made(task).unwrapped
@@ -57,6 +58,7 @@ def test_one_seed_one_episode_bit_by_bit(task):
     assert not np.array_equal(first[0], other[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", OURS)
 def test_two_environments_share_nothing(task):
     alone = rollout(made(task), 1)
@@ -81,6 +83,7 @@ def test_the_table_tells_the_truth(task):
     assert env.spec.max_episode_steps == task.horizon
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", DECLARED)
 def test_declared_terminations_are_the_tasks_own(task):
     """On episodes of random actions, until each has ended a few times."""
@@ -107,6 +110,7 @@ def run(*arguments):
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
+@pytest.mark.slow
 def test_the_command_lists_all():
     done = run()
     assert done.returncode == 0
@@ -124,6 +128,7 @@ def test_the_command_draws_one(tmp_path):
     assert imread(picture).std() > 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

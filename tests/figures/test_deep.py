@@ -369,6 +369,7 @@ def test_a_choice_that_cannot_be_is_bad_input(changes, message, tmp_path, capsys
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_dry_run_prints_the_updates_per_step_and_trains_nothing(tmp_path, capsys):
     out = tmp_path / "results"
     assert reproduce(Reproduce(("gym_benchmark",), scale="paper", dry_run=True, out=out)) == 0

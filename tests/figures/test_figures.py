@@ -73,6 +73,7 @@ def test_the_paper_s_claims_that_do_not(verdict):
     assert not verdict("comparing_objectives", "non-Markovian").holds
 
 
+@pytest.mark.slow
 def test_a_verdict_follows_the_data():
     figure = load("comparing_objectives")
     columns = figure.run()
@@ -123,6 +124,7 @@ def test_learning_figures_are_drawn_and_judged_from_their_columns(name, columns,
     assert all(verdict.measured for verdict in figure.judge(columns))
 
 
+@pytest.mark.slow
 def test_the_transfer_figure_is_drawn_and_judged_from_its_columns(tmp_path):
     figure = load("dynamics_transfer")
     columns = stacked(

@@ -18,6 +18,7 @@ Q_VALUES = jnp.array([[1.0, 5.0], [2.0, 4.0]])
 LOG_PROBS = jnp.array([-1.0, -3.0])
 
 
+@pytest.mark.slow
 def test_errors_beyond_the_limit_count_linearly():
     """Errors 1, 1, 2, 0: with limit 1.5 the third counts 2 * 1.5 * 2 - 1.5^2 = 3.75, with slope 3."""
     targets = jnp.array([0.0, 4.0])
@@ -38,6 +39,7 @@ def test_q_lies_below_the_critics_mean_by_halves_of_their_distance(pessimism, ex
     np.testing.assert_allclose(pessimistic_q(Q_VALUES, pessimism), expected)
 
 
+@pytest.mark.slow
 def test_the_minimum_passes_its_gradient_to_the_lesser_critic_alone():
     np.testing.assert_allclose(jax.grad(lambda q: pessimistic_q(q, 1.0).sum())(Q_VALUES), [[1.0, 0.0], [0.0, 1.0]])
     equal = jnp.ones((2, 1))

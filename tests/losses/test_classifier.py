@@ -37,6 +37,7 @@ def test_only_the_negatives_are_smoothed():
     assert smoothed - plain == pytest.approx(0.2, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_extreme_logits_are_finite_with_finite_gradients():
     for logits in ([1e4, -1e4], [-1e4, 1e4]):
         loss, gradient = jax.value_and_grad(lambda x: classifier_loss(x[:1], x[1:], 0.1))(jnp.array(logits))
@@ -56,6 +57,7 @@ def test_without_smoothing_the_logit_is_the_ratio():
     np.testing.assert_allclose(log_ratio(logits), logits, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_ratio_at_extreme_logits_keeps_a_finite_gradient():
     values, gradients = jax.vmap(jax.value_and_grad(lambda x: log_ratio(x, 0.1)))(jnp.array([-1e4, -3.0, 0.0, 1e4]))
     assert np.isfinite(values).all()
@@ -63,6 +65,7 @@ def test_ratio_at_extreme_logits_keeps_a_finite_gradient():
     assert (gradients >= 1.0).all()
 
 
+@pytest.mark.slow
 def test_the_ratio_s_gradient_is_bounded_where_the_logarithm_s_is_not():
     """At the lowest logits that smoothing by 0.1 allows, from log(1/9) on: no step of a model may be thrown away."""
     gradients = jax.vmap(jax.grad(lambda x: log_ratio(x, 0.1)))(jnp.linspace(-3.0, 3.0, 1001))
@@ -92,6 +95,7 @@ def test_the_expected_ratio_is_minus_the_divergence():
     np.testing.assert_allclose(expected_log_ratio(ratios), -0.125, atol=0.02)
 
 
+@pytest.mark.slow
 def test_a_model_that_misses_all_that_happens_pays_for_it():
     """Where no sample of the model could be real, what they have in common is no error of the classifier."""
     far = jnp.full((8, 2), -4.0).at[:, 1].set(-1e4)
@@ -107,6 +111,7 @@ def test_the_expected_ratio_is_never_above_0():
     np.testing.assert_allclose(by_hand, -np.log(1.25), atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [0.5, 0.01])
 def test_a_calibration_step_is_newton_s(rate):
     """On the cross-entropy of sigmoid(trust log p/q), with derivatives by finite differences."""

@@ -36,6 +36,7 @@ def test_values_without_spread_have_a_unit_above_0():
         assert np.isfinite(values / value_unit(values)).all()
 
 
+@pytest.mark.slow
 def test_gaussian_nll_by_hand():
     # Two dimensions: z = 1 with std 1, z = 2 with std 1/2.
     nll = gaussian_nll(jnp.zeros((1, 2)), jnp.log(jnp.array([[1.0, 0.5]])), jnp.ones((1, 2)))
@@ -56,6 +57,7 @@ def test_beta_weighs_every_dimension_by_a_constant_power_of_its_std(beta):
     np.testing.assert_allclose(of_log_stds[0], weights * (1 - (errors / stds) ** 2), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_gaussian_nll_at_tiny_std_is_finite():
     value, gradient = jax.value_and_grad(
         lambda m: gaussian_nll(m, jnp.log(jnp.full((1, 1), 1e-5)), jnp.ones((1, 1)))[0]
@@ -64,6 +66,7 @@ def test_gaussian_nll_at_tiny_std_is_finite():
     assert np.isfinite(gradient).all()
 
 
+@pytest.mark.slow
 def test_members_see_the_same_targets():
     assert gaussian_nll(jnp.zeros((5, 7, 2)), jnp.zeros((5, 7, 2)), jnp.zeros((7, 2))).shape == (5, 7)
 
@@ -125,6 +128,7 @@ def test_no_few_rows_have_all_the_standardized_weight(q_values, share):
         assert float(weights.max()) > 1 / 256
 
 
+@pytest.mark.slow
 def test_standardized_weights_do_not_depend_on_the_unit_of_reward():
     q_values = jnp.asarray(np.random.default_rng(0).normal(size=64), jnp.float32)
     for other in (100.0 * q_values, q_values + 50.0, 1e-3 * q_values - 1.0):
@@ -170,12 +174,14 @@ def train_gaussian(objective, steps=3000):
     return float(parameters[0]), float(jnp.exp(parameters[1]))
 
 
+@pytest.mark.slow
 def test_without_a_value_the_adversarial_model_is_the_real_one():
     mean, std = train_gaussian(jnp.zeros_like)
     assert mean == pytest.approx(MEAN, abs=0.01)
     assert std == pytest.approx(STD, rel=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slope", [-1.0, 2.0])
 def test_a_linear_value_shifts_the_mean_by_slope_times_variance(slope):
     mean, std = train_gaussian(lambda samples: slope * samples)
@@ -183,6 +189,7 @@ def test_a_linear_value_shifts_the_mean_by_slope_times_variance(slope):
     assert std == pytest.approx(STD, rel=0.03)
 
 
+@pytest.mark.slow
 def test_the_tight_objective_has_its_own_closed_form():
     """The tight model is q ~ p V, with V(s') = exp(1.5 s') N(m + 1.5 s^2, s^2); its objective's value is log V."""
 
@@ -194,6 +201,7 @@ def test_the_tight_objective_has_its_own_closed_form():
     assert std == pytest.approx(STD, rel=0.03)
 
 
+@pytest.mark.slow
 def test_the_tight_objective_with_a_linear_value():
     """q ~ p V with V(s') = 5 + s': the mean of p V / E_p[V] is m + s^2 / (5 + m)."""
     mean, _ = train_gaussian(lambda samples: jnp.log(jnp.maximum(5.0 + samples, 1e-3)))

@@ -62,6 +62,7 @@ def expected_under(model, policy, values):
     return (policy * (model.probs * np.asarray(values)).sum(axis=-1)).sum(axis=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weight", [1.0, 0.9])
 def test_the_exact_bound_is_a_fixed_point_of_the_deep_target(weight):
     mdp, policy, model = case(3)

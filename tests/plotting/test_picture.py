@@ -42,6 +42,7 @@ def test_names_are_written_as_people_write_them(label, name):
     assert agent_name(label) == name
 
 
+@pytest.mark.slow
 def test_a_picture_is_a_png_and_an_svg_and_both_are_the_same_each_time(axes, tmp_path):
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()

@@ -65,6 +65,7 @@ ONLY = np.ones((2, 1))
 
 
 class TestLadder:
+    @pytest.mark.slow
     @given(cases())
     def test_every_rung_is_below_the_next(self, case):
         for state in range(case.mdp.num_states):

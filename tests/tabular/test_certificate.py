@@ -96,6 +96,7 @@ class TestCoverage:
 
 
 class TestRobustEvaluation:
+    @pytest.mark.slow
     @settings(max_examples=30)
     @given(cases(), st.integers(1, 200))
     def test_no_dynamics_of_the_sets_return_less(self, case, draws):

@@ -23,6 +23,7 @@ def test_classifier_finds_the_log_ratio_of_its_data():
     assert np.asarray(logits) == pytest.approx(np.log([3.0, 0.25, 1.0]), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_classifier_maximises_the_cross_entropy():
     positives, negatives = jnp.array([7.0, 2.0]), jnp.array([3.0, 9.0])
 

@@ -79,6 +79,7 @@ def discounted_returns(environment, policy, discount, episodes, horizon, seed):
     return returns
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exploration", [0.05, 0.3])
 def test_episodes_agree_with_the_exact_value(environment, exploration):
     mdp = from_gym(environment, discount=0.9)

@@ -81,6 +81,7 @@ def open_tied_grid(size):
     return Grid(np.zeros((size, size), bool), rewards, ((0, 0),), noise=0.0, discount=0.95).mdp
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.0, 0.4])
 def test_ties_do_not_make_policy_iteration_cycle(noise):
     size = 100

@@ -14,6 +14,7 @@ from agents.probes import the_statistics_are_those_of
 from mnm.agents import ALGORITHMS
 from mnm.envs.adapter import TaskError, episode_seed
 from mnm.training.learner import Learner, RewardRange, replay_rows
+from mnm.training.saving import load, save
 
 pytestmark = pytest.mark.slow
 
@@ -163,6 +164,32 @@ def test_learning_twice_is_learning_once(sac_run):
         learner.learn(steps, evaluation_episodes=1)
     assert equal(parameters(learner), parameters(sac_run))
     learner.close()
+
+
+def test_the_discount_grows_once(tmp_path):
+    later = replace(SAC, discount=0.9, final_discount=0.999, final_discount_start=24)
+    constant = replace(later, final_discount=None)
+    growing, changed, plain = (Learner(ALGORITHMS["sac"], config, Counting) for config in (later, constant, constant))
+    for learner in (growing, changed, plain):
+        learner.learn(24, evaluation_episodes=1)
+        assert equal(parameters(learner), parameters(growing))
+        assert learner.settings.discount == 0.9
+    changed.config = replace(constant, discount=0.999)
+    for learner in (growing, changed, plain):
+        learner.learn(2, evaluation_episodes=1)
+    assert equal(parameters(growing), parameters(changed))
+    assert not equal(parameters(growing), parameters(plain))
+    save(growing, tmp_path / "agent.npz")
+    assert load(tmp_path / "agent.npz", Counting).settings == growing.settings == changed.settings
+
+
+def test_what_is_discounted_is_told_with_the_discount_of_then(idle):
+    returns = []
+    learner = idle(discount=0.5, final_discount=0.25, final_discount_start=2)
+    for _ in range(2):
+        learner.learn(2, evaluate_every=2, evaluation_episodes=1)
+        returns.append(learner.evaluate(0, 1)[0].discounted)
+    assert returns == [1 + 0.5 + 0.25, 1 + 0.25 + 0.0625]
 
 
 def test_seeds_together_are_close_to_single_runs():

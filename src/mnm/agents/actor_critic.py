@@ -68,6 +68,7 @@ class ActorCriticConfig(AgentConfig):
 
 
 PAPER: dict[str, Any] = {
+    "final_discount": None,
     "random_episode_steps": None,
     "layer_norm": False,
     "normalize_observations": False,

@@ -6,9 +6,9 @@ by whichever way they came: flags, Python, a file.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
-from typing import Any, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 from jaxtyping import Array, Float
 
@@ -27,9 +27,11 @@ __all__ = [
     "Positive",
     "Rate",
     "Share",
+    "settings_after",
 ]
 
 Metrics = dict[str, Float[Array, ""]]
+Config = TypeVar("Config", bound="AgentConfig")
 
 
 class ConfigError(UserError):
@@ -52,6 +54,10 @@ class AgentConfig:
     replay_capacity: Count = 1_000_000
     """How many real transitions are kept."""
     discount: Share = 0.99
+    final_discount: Share | None = 0.995
+    """The discount once `final_discount_start` real steps have been taken; none: it stays what it was."""
+    final_discount_start: Count = 5_000
+    """By then an agent should do more than survive: who looks far from the start on learns to stand still."""
 
     def __post_init__(self) -> None:
         """Refuse values that no run can have; lists become tuples."""
@@ -64,6 +70,18 @@ class AgentConfig:
                 object.__setattr__(self, field.name, value)
             if why := refused(value, kinds[field.name]):
                 raise ConfigError(f"{field.name} is {short(value)}, but must be {why}")
+
+
+def settings_after(config: Config, steps: int) -> Config:
+    """The settings that hold after so many real steps: `discount` is the one of then."""
+    later = config.final_discount is not None and steps > config.final_discount_start
+    return _with_discount(config, config.final_discount if later else config.discount)
+
+
+@cache
+def _with_discount(config: Config, discount: Any) -> Config:
+    """Without a word of what it was or will be: the programs that are compiled for the settings do not depend on it."""
+    return replace(config, discount=discount, final_discount=None)
 
 
 @cache

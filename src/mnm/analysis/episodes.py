@@ -131,7 +131,7 @@ def certify_agent(
     if not returns:
         raise UserError("no episode was played")
     limit = learner.adapter.time_limit
-    measured = diagnose(learner.algorithm, learner.config, learner.agent(0), kept, limit, seed)
+    measured = diagnose(learner.algorithm, learner.settings, learner.agent(0), kept, limit, seed)
     promises = {name: measured[name] for name in PROMISES if name in measured}
     return EpisodeCertificate(returns, return_range, confidence, episodes, at_least, promises)
 

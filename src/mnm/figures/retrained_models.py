@@ -62,7 +62,7 @@ def measure(runs: Sequence[Run]) -> Columns:
 
 def retrained(learner: Learner, objective: str) -> World:
     """A new model, trained from the agent's replay by one objective; critics and statistics are the agent's."""
-    config, trained = learner.config, learner.agent(0)
+    config, trained = learner.settings, learner.agent(0)
     assert isinstance(config, MnMApproxConfig)
     assert isinstance(trained, AdversarialState)
     start = new_agents(mnm_approx.ALGORITHM, config, *learner.dims, jax.random.key(learner.seeds[0]))

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from mnm.agents.actor_critic import Actor
 from mnm.agents.algorithm import Algorithm, ModelState, State
-from mnm.agents.base import AgentConfig
+from mnm.agents.base import AgentConfig, settings_after
 from mnm.agents.world_model import ModelConfig, World
 from mnm.diagnostics import KEPT_BYTES, Episode, Recorder, diagnose, diagnose_on_data
 from mnm.envs.adapter import Environment, Task, TaskError, episode_seed, make
@@ -130,7 +130,7 @@ class Learner:
         self._last_evaluation = float("nan")
         self.evaluated: list[list[float]] = [[] for _ in seeds]
         """The returns of the latest evaluation's episodes, by seed."""
-        self._compiled: set[str] = set()
+        self._compiled: set[tuple[str, float]] = set()
         self.evaluated_step = 0
         """The step of the latest evaluation."""
         self._draws = np.random.default_rng((seeds[0], 3))
@@ -186,8 +186,9 @@ class Learner:
             if self.steps >= end and not self.warming_up:
                 break
             phase = self._phase
-            if phase != "random steps" and phase not in self._compiled:
-                self._compiled.add(phase)
+            programs = phase, settings_after(self.config, self.steps + 1).discount
+            if phase != "random steps" and programs not in self._compiled:
+                self._compiled.add(programs)
                 self._say(on_progress, f"compiling: {phase}", self.steps, end)
             if phase == "model warm-up":
                 self._warm_up()
@@ -228,6 +229,11 @@ class Learner:
     def in_task_units(self, actions: NDArray) -> NDArray:
         """A batch of the agent's actions, which lie in [-1, 1], as the task takes them."""
         return np.stack([self._evaluation.scale(action.astype(np.float64)) for action in actions])
+
+    @property
+    def settings(self) -> AgentConfig:
+        """Those that hold now. Who learns from data takes no real steps: the discount stays what it was."""
+        return settings_after(self.config, 0 if self.offline else self.steps)
 
     @property
     def flat_spaces(self) -> tuple[gym.spaces.Box, gym.spaces.Box]:
@@ -387,7 +393,7 @@ class Learner:
         each; all, if it is not said.
         """
         act = act or partial(deterministic_action, self.policy(index))
-        discount, offset = self.config.discount, self.algorithm.reward_offset(self.config)
+        discount, offset = self.settings.discount, self.algorithm.reward_offset(self.config)
         for number in count():
             observation, step = self._evaluation.reset(episode_seed(seed, stream, number)), None
             recorder = Recorder(observation, discount, offset, room)
@@ -412,7 +418,7 @@ class Learner:
         """Rows of a data set into the agents' statistics, and into the replay if it has room for all."""
         assert self._dataset is not None
         self._check_rows(self._dataset.name, rows)
-        self.state = observe_rows(self.algorithm, self.config, self.state, rows, many=self.many)
+        self.state = observe_rows(self.algorithm, self.settings, self.state, rows, many=self.many)
         if not self._on_disk:
             self.replay = add_rows(self.replay, rows, many=self.many)
 
@@ -455,7 +461,7 @@ class Learner:
         self._read_more()
         count = min(CHUNK - self.updates % CHUNK, most)
         self.state, self._losses = update_many(
-            self.algorithm.update, self.config, self.state, self.replay, self.updates, count, many=self.many
+            self.algorithm.update, self.settings, self.state, self.replay, self.updates, count, many=self.many
         )
         jax.tree.map(np.asarray, self._losses)
         self.updates += count
@@ -463,9 +469,8 @@ class Learner:
 
     def _step(self) -> None:
         """One real step of every seed, and the updates that it earns."""
-        config = self.config
         assert self._observations is not None
-        if self.steps < config.learning_starts:
+        if self.steps < self.config.learning_starts:
             actions = np.stack([g.uniform(-1, 1, self.dims[1]).astype(np.float32) for g in self._random])
         else:
             if self._actions is None:
@@ -499,6 +504,7 @@ class Learner:
         transitions, current = (
             (transitions, self._observations) if self.many else _first((transitions, self._observations))
         )
+        config = self.settings
         updates = self.updates, config.updates_per_step
         if self.steps == 1:
             train_step.prepare(
@@ -554,7 +560,7 @@ class Learner:
         self._read_more()
         count = min(CHUNK, self._warmup_updates - self.updates)
         self.state, self._losses = update_many(
-            self.algorithm.warm_up, self.config, self.state, self.replay, self.updates, count, many=self.many
+            self.algorithm.warm_up, self.settings, self.state, self.replay, self.updates, count, many=self.many
         )
         jax.tree.map(np.asarray, self._losses)  # waits: progress and pace are those of work done
         self.updates += count
@@ -610,7 +616,7 @@ class Learner:
                 row = {"return": means[-1], "return_std": float(np.std(totals))} | row
             if self.offline:
                 replay = self._of_seed(self.replay, index)
-                row |= diagnose_on_data(self.algorithm, self.config, self.agent(index), replay, seed)
+                row |= diagnose_on_data(self.algorithm, self.settings, self.agent(index), replay, seed)
             else:
                 row["episode_return"] = self._last_returns[index]
             successes = [episode.success for episode in played if episode.success is not None]
@@ -618,7 +624,7 @@ class Learner:
                 row["success"] = float(np.mean(successes))
             if self.updates > 0 and played:
                 limit = self._evaluation.time_limit
-                row |= diagnose(self.algorithm, self.config, self.agent(index), played, limit, seed)
+                row |= diagnose(self.algorithm, self.settings, self.agent(index), played, limit, seed)
             row |= {name: float(values[index]) for name, values in losses.items()} | dict(speed)
             if on_eval is not None:
                 on_eval(seed, self.steps, row)
