@@ -181,15 +181,22 @@ def test_the_discount_grows_once(tmp_path):
     assert not equal(parameters(growing), parameters(plain))
     save(growing, tmp_path / "agent.npz")
     assert load(tmp_path / "agent.npz", Counting).settings == growing.settings == changed.settings
+    assert growing.ends == [4]  # of eight episodes of three steps, every other one
 
 
 def test_what_is_discounted_is_told_with_the_discount_of_then(idle):
     returns = []
-    learner = idle(discount=0.5, final_discount=0.25, final_discount_start=2)
+    learner = idle(discount=0.5, final_discount=0.25, final_discount_start=3)
     for _ in range(2):
-        learner.learn(2, evaluate_every=2, evaluation_episodes=1)
+        learner.learn(3, evaluation_episodes=1)
         returns.append(learner.evaluate(0, 1)[0].discounted)
     assert returns == [1 + 0.5 + 0.25, 1 + 0.25 + 0.0625]
+
+
+def test_where_no_episode_ends_the_discount_stays(idle):
+    learner = idle(task="Pendulum-v1", final_discount_start=3)
+    learner.learn(5, evaluation_episodes=0)
+    assert learner.settings.discount == learner.config.discount != learner.config.final_discount
 
 
 def test_seeds_together_are_close_to_single_runs():

@@ -55,9 +55,10 @@ class AgentConfig:
     """How many real transitions are kept."""
     discount: Share = 0.99
     final_discount: Share | None = 0.995
-    """The discount once `final_discount_start` real steps have been taken; none: it stays what it was."""
+    """The discount from `final_discount_start` on, in tasks whose episodes end: so that a fall counts that comes after
+    hundreds of steps. None: it stays what it was."""
     final_discount_start: Count = 5_000
-    """By then an agent should do more than survive: who looks far from the start on learns to stand still."""
+    """In real steps. An agent that sees far from the start on learns to survive, and nothing else."""
 
     def __post_init__(self) -> None:
         """Refuse values that no run can have; lists become tuples."""

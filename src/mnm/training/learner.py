@@ -121,6 +121,8 @@ class Learner:
         """That `learn` has taken so far."""
         self.episodes = [0] * len(seeds)
         """Training episodes begun, by seed."""
+        self.ends = [0] * len(seeds)
+        """Those that the task has ended, and not a time limit."""
         self._observations: NDArray[np.float32] | None = None
         self._actions: NDArray | None = None
         self._taken: list[list[NDArray]] = [[] for _ in seeds]
@@ -186,7 +188,7 @@ class Learner:
             if self.steps >= end and not self.warming_up:
                 break
             phase = self._phase
-            programs = phase, settings_after(self.config, self.steps + 1).discount
+            programs = phase, self._settings_after(self.steps + 1).discount
             if phase != "random steps" and programs not in self._compiled:
                 self._compiled.add(programs)
                 self._say(on_progress, f"compiling: {phase}", self.steps, end)
@@ -232,8 +234,12 @@ class Learner:
 
     @property
     def settings(self) -> AgentConfig:
-        """Those that hold now. Who learns from data takes no real steps: the discount stays what it was."""
-        return settings_after(self.config, 0 if self.offline else self.steps)
+        """Those that hold now."""
+        return self._settings_after(self.steps)
+
+    def _settings_after(self, steps: int) -> AgentConfig:
+        """The discount grows where episodes end: else there is nothing far off that must not be missed."""
+        return settings_after(self.config, steps if any(self.ends) else 0)
 
     @property
     def flat_spaces(self) -> tuple[gym.spaces.Box, gym.spaces.Box]:
@@ -296,6 +302,7 @@ class Learner:
             "updates": self.updates,
             "seconds": self.seconds,
             "episodes": self.episodes[index],
+            "ends": self.ends[index],
             "evaluated_step": self.evaluated_step,
             "last_return": self._last_returns[index],
             "episode_return": self._episode_returns[index],
@@ -308,6 +315,7 @@ class Learner:
         shared = counters[0]
         self.steps, self.updates, self.seconds = int(shared["steps"]), int(shared["updates"]), float(shared["seconds"])
         self.episodes = [int(one["episodes"]) for one in counters]
+        self.ends = [int(one.get("ends", 0)) for one in counters]  # not saved before version 0.2
         self.evaluated_step = int(shared.get("evaluated_step", self.steps))  # not saved before version 0.2
         self._last_returns = [float(one["last_return"]) for one in counters]
         self._episode_returns = [float(one["episode_return"]) for one in counters]
@@ -483,6 +491,7 @@ class Learner:
             self._check_reward(place, step.reward, step.terminated)
             self._tell_of_outlier(index, step.reward, f"step {self.steps + 1}")
             self._episode_returns[index] += step.reward
+            self.ends[index] += step.terminated
             self._taken[index].append(actions[index])
         columns: tuple[Any, ...] = (
             self._observations,

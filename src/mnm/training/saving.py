@@ -36,6 +36,7 @@ COUNTERS = {
     "updates": CountOrZero,
     "seconds": NonNegative,
     "episodes": CountOrZero,
+    "ends?": CountOrZero,
     "evaluated_step?": CountOrZero,
     "last_return": Real,
     "episode_return": Real,
