@@ -12,7 +12,7 @@ class Player:
     """A learner whose episodes are one reward each."""
 
     task_name = "Task-v0"
-    algorithm = config = None
+    algorithm = settings = None
 
     def __init__(self, rewards):
         self.rewards = rewards
