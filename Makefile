@@ -53,7 +53,7 @@ test test-fast test-long: export XLA_FLAGS ?= --xla_backend_optimization_level=1
 test: $(INSTALLED)
 	$(BIN)/python $(TESTS) -m "not long"
 
-# Without what takes seconds (compiles networks, trains, draws all figures), and with fewer random examples.
+# Without what takes half a second or more (compiles, trains, draws, starts a process), and with fewer random examples.
 test-fast: $(INSTALLED)
 	$(BIN)/python $(TESTS) -m "not slow and not long" --hypothesis-profile fast
 

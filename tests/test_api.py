@@ -314,6 +314,7 @@ def test_the_tools_of_stable_baselines3_take_an_agent(agent):
     assert all(-15 < value < 5 for value in returns)
 
 
+@pytest.mark.slow
 def test_the_adapter_s_predict(agent):
     policy, observation = mnm.sb3.SB3Policy(agent), {"step": np.zeros((2, 1)), "goal": np.ones((2, 2))}
     action, state = policy.predict(observation, state=("kept",), episode_start=np.ones(2, bool))

@@ -61,6 +61,7 @@ class TestData:
         assert len(best["actions"]) == 4
         assert best["costliest"][0]["cost"] >= best["costliest"][1]["cost"]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("asked", [["--at-least", "4"], ["--states", "5", "--start", "4"]])
     def test_a_picture_says_what_is_certified_and_what_is_promised(self, data, said, tmp_path, asked):
         picture = tmp_path / "made" / "certificate.svg"

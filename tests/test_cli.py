@@ -88,6 +88,7 @@ def test_help_of_solve_names_its_options(run):
         assert option in out
 
 
+@pytest.mark.slow
 def test_help_imports_no_heavy_library():
     code = (
         "import sys\n"
@@ -776,6 +777,7 @@ def test_more_jobs_than_any_machine_has_are_as_many_as_there_are_runs(tmp_path, 
     assert mnm.cli.run(command) == 0
 
 
+@pytest.mark.slow
 def test_a_full_disk_behind_standard_output_is_one_line():
     with open("/dev/full", "w") as full:
         done = subprocess.run(

@@ -103,6 +103,7 @@ def test_other_settings_shapes_or_sources_are_other_programs(folder, monkeypatch
     assert len(kept(folder)) == len(TRACED) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [b"", b"nonsense", b"\x80\x04K\x01."])
 def test_a_damaged_file_is_made_again(folder, damage):
     first = run()
@@ -120,6 +121,7 @@ def test_a_folder_that_cannot_be_written_is_no_error(folder):
     assert np.isfinite(leaves(run())[-1])
 
 
+@pytest.mark.slow
 def test_inside_of_another_program_it_is_a_function(folder):
     run()
     result = jax.jit(lambda network: grown(Settings(0.5), network, jnp.ones((2, 3)), count=2)[1]["mean"])(network())
@@ -183,6 +185,7 @@ class Own(MLP):
     """A network with methods of its own."""
 
 
+@pytest.mark.slow
 def test_a_class_of_others_in_the_arguments_is_not_kept(folder, monkeypatch):
     compiled.check_nodes(jax.tree.structure((network(), {"a": [None]})))
     own = jax.tree.structure([Own(jax.random.key(0), (3, 1))])

@@ -142,6 +142,7 @@ def test_every_setting_is_a_flag_with_its_meaning():
         assert command_of(algorithm, "cpu", "").__doc__
 
 
+@pytest.mark.slow
 def test_the_nearest_flag_is_named(capsys):
     with pytest.raises(SystemExit):
         train(["sac", "--env", "Pendulum-v1", "--btch-size", "3"])

@@ -171,6 +171,7 @@ def test_wrapped_angles():
     assert wrapped(np.pi + 0.1) == pytest.approx(-np.pi + 0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["TurnRandom", "PoseRandom"])
 def test_pictures_show_the_target(name):
     """The ghost is green, and moves with the target; the simulation does not notice that it is drawn."""

@@ -49,6 +49,7 @@ def test_random_actions_do_not():
     assert total == pytest.approx(333, rel=0.01)
 
 
+@pytest.mark.slow
 def test_the_seed_decides_where_the_drawer_stands_whatever_happened_before():
     used, new = gym.make(ID), gym.make(ID)
     used.reset(seed=1)

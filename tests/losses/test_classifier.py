@@ -72,6 +72,7 @@ def test_the_ratio_s_gradient_is_bounded_where_the_logarithm_s_is_not():
     assert 8.0 < float(gradients.max()) < 9.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("smoothing", [0.1, 0.3])
 def test_the_ratio_of_a_reward_follows_no_logit_that_labels_never_ask_for(smoothing):
     lowest = np.log(smoothing / (1 - smoothing))
@@ -241,6 +242,7 @@ def test_on_a_gaussian_pair_the_trained_logit_approaches_log_p_over_q():
     assert errors.mean() < 0.15
 
 
+@pytest.mark.slow
 def test_the_pessimistic_ratio_keeps_what_is_said_of_the_pair_alone():
     """Three pairs: all samples are doubted alike, two samples cancel, none is doubted."""
     log_ratios = jnp.array([[-2.0, 1.0, 0.5], [-2.0, -1.0, 1.5]])

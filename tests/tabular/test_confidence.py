@@ -45,6 +45,7 @@ def test_the_martingale_s_mean_is_at_most_1(draws, probs):
     assert np.exp(log_chance + exponents).sum() <= 1.0 + 1e-12
 
 
+@pytest.mark.slow
 def test_the_set_holds_at_all_times_at_once():
     """How often p ever leaves the set while it is being drawn from, 2,000 times 300 draws: at most delta."""
     generator, failure, probs = np.random.default_rng(0), 0.2, np.array([0.05, 0.25, 0.7])

@@ -119,6 +119,7 @@ def test_small_grids_equal_the_obvious_construction(grid):
     np.testing.assert_allclose(grid.dynamics.probs.sum(axis=-1), 1.0, rtol=1e-14)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stay", [False, True])
 def test_a_30_by_30_grid_equals_the_obvious_construction(stay):
     drawn = random_grid(30, seed=5, noise=0.3)

@@ -99,6 +99,7 @@ class TestPaper:
 
 
 class TestTight:
+    @pytest.mark.slow
     @given(cases())
     def test_monotone_and_tight_at_the_optimal_return(self, case):
         mdp = replace(case.mdp, start=start_distribution(0, case.mdp.num_states))

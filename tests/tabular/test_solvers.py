@@ -126,6 +126,7 @@ def test_sweeps_solve_the_joint_problem_too(case):
     assert solution.values == pytest.approx(exact.values, abs=1e-7)
 
 
+@pytest.mark.slow
 def test_large_mdps_are_solved_by_sweeps_to_the_same_answers(monkeypatch):
     grid = random_grid(40, seed=3).mdp
     small = {"plain": solve(grid, 1e-7), "mnm": solve_mnm(grid, 1e-7), "tight": solve_tight(grid, 1e-7)}
