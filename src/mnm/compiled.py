@@ -58,6 +58,8 @@ class Call(NamedTuple):
     dynamic: dict[str, Any]
     leaves: list[Any]
     """Of the dynamic ones."""
+    types: tuple[Any, ...]
+    """Shape and dtype of the leaves."""
     structure: Any
     case: tuple[Any, ...]
     """What it has in common with all calls of the same lowered program."""
@@ -95,9 +97,7 @@ class Program:
         """
         call = self._call(args, kwargs)
         if call and call.case not in self._lowered:
-            self._prepared[call.case] = _reader().submit(
-                self._read, call._replace(leaves=list(map(_shape, call.leaves)))
-            )
+            self._prepared[call.case] = _reader().submit(self._read, call)
 
     def shapes(self, *args: Any, **kwargs: Any) -> Any:
         """Those of the result; nothing is compiled."""
@@ -126,8 +126,9 @@ class Program:
         leaves, structure = jax.tree.flatten(dynamic)
         if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
             return None
-        case = (tuple(static.values()), structure, tuple(map(_type, leaves)), _watched())
-        return Call(folder, static, dynamic, leaves, structure, case)
+        types = tuple(map(_type, leaves))
+        case = (tuple(static.values()), structure, types, _watched())
+        return Call(folder, static, dynamic, leaves, types, structure, case)
 
     def _lower(self, call: Call) -> Lowered | None:
         """The lowered program, read or made; None if it is not to be kept."""
@@ -147,10 +148,13 @@ class Program:
                 self._compile(call, lowered)
 
     def _compile(self, call: Call, lowered: Lowered) -> None:
-        """JAX's cache has what was compiled before."""
+        """For the arguments' types: when a prepared program is lowered, the arrays themselves may be gone.
+
+        JAX's cache has what was compiled before, if it was lowered in the same way.
+        """
         if call.case not in self._compiled:
             run = jax.jit(lowered.exported.call, donate_argnums=self._donated_leaves(call))
-            self._compiled[call.case] = run.lower(*call.leaves).compile()
+            self._compiled[call.case] = run.lower(*map(_shape, call.types)).compile()
 
     def _path(self, call: Call) -> Path:
         return call.folder / f"{self._name}-{_digest(self._name, *call.case)}"
@@ -204,9 +208,7 @@ def _reader() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max_workers=1, thread_name_prefix="mnm-reads-programs")
 
 
-def _shape(leaf: Any) -> Any:
-    """An array's, to lower a program when the array itself may be gone."""
-    kind = _type(leaf)
+def _shape(kind: Any) -> Any:
     shape: Any = jax.ShapeDtypeStruct
     return shape(kind.shape, kind.dtype, weak_type=kind.weak_type)
 
