@@ -108,12 +108,14 @@ def test_other_settings_shapes_or_sources_are_other_programs(folder, monkeypatch
 def test_a_damaged_file_is_made_again(folder, damage):
     first = run()
     (path,) = kept(folder)
+    whole = path.read_bytes()
     path.write_bytes(damage)
     grown.forget()
     for _ in range(3):  # made, read, read
         np.testing.assert_array_equal(leaves(run())[-1], leaves(first)[-1])
         grown.forget()
     assert len(TRACED) == 2
+    assert len(path.read_bytes()) == len(whole)
 
 
 def test_a_folder_that_cannot_be_written_is_no_error(folder):

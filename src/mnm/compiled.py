@@ -82,7 +82,7 @@ class Program:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """As the function."""
         call = self._call(args, kwargs)
-        if call and call.case in self._prepared:
+        if call and self._prepared and call.case in self._prepared:  # to hash hundreds of types takes a while
             self._prepared.pop(call.case).result()
         lowered = call and self._lower(call)
         if not (call and lowered):
