@@ -1,10 +1,10 @@
 """Programs that are kept from one process to the next: a second start neither traces nor compiles them.
 
 JAX's own cache spares the compilation, but not the tracing and the lowering before it, which for our updates take
-longer than the rest of a start. Here the lowered program is kept too, in the folder of JAX's cache and only if there is
-one. Kept is what is made of this package's own functions alone; a file is named by all that a program depends on: this
-package's sources, the settings and the shapes, the libraries' versions, JAX's configuration. As with JAX's cache, who
-can write into the folder can run code in the processes that read it.
+longer than the rest of a start. Here the compiled program is kept as it is, in the folder of JAX's cache and only if
+there is one. Kept is what is made of this package's own functions alone; a file is named by all that a program depends
+on: this package's sources, the settings and the shapes, the libraries' versions, JAX's configuration, the processor.
+As with JAX's cache, who can write into the folder can run code in the processes that read it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import hashlib
 import inspect
 import os
 import pickle
+import platform
 import sys
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib.metadata import version
@@ -25,7 +26,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-from jax import export
+from jax.experimental.compilation_cache.compilation_cache import reset_cache
+from jax.experimental.serialize_executable import deserialize_and_load, serialize
 
 PACKAGE = __name__.partition(".")[0]
 LIBRARIES = ("jax", "jaxlib", "equinox", "optax", "numpy")
@@ -44,10 +46,20 @@ class UnnamedError(Exception):
 
 
 class Lowered(NamedTuple):
-    """A program of arrays alone, and the structure of its result."""
+    """A program that is traced, but not compiled, and what its result looks like."""
 
-    exported: export.Exported
-    result: Any
+    lowered: jax.stages.Lowered
+    shapes: Any
+
+
+class Kept(NamedTuple):
+    """A compiled program of arrays alone."""
+
+    run: Callable[..., list[Any]]
+    shapes: Any
+    """Of the result."""
+    structure: Any
+    """Of the result."""
 
 
 class Call(NamedTuple):
@@ -62,7 +74,7 @@ class Call(NamedTuple):
     """Shape and dtype of the leaves."""
     structure: Any
     case: tuple[Any, ...]
-    """What it has in common with all calls of the same lowered program."""
+    """What it has in common with all calls of the same program."""
 
 
 class Program:
@@ -74,21 +86,18 @@ class Program:
         self._name = f"{function.__module__}.{function.__qualname__}"
         self._signature = inspect.signature(function)
         self._static, self._donate = static, donate
-        self._lowered: dict[Hashable, Lowered | None] = {}
-        self._compiled: dict[Hashable, Callable[..., list[Any]]] = {}
+        self._lowered: dict[Hashable, Lowered] = {}
+        self._kept: dict[Hashable, Kept | None] = {}
         self._prepared: dict[Hashable, Future[None]] = {}
         PROGRAMS.append(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """As the function."""
         call = self._call(args, kwargs)
-        if call and self._prepared and call.case in self._prepared:  # to hash hundreds of types takes a while
-            self._prepared.pop(call.case).result()
-        lowered = call and self._lower(call)
-        if not (call and lowered):
+        kept = call and self._read_or_make(call)
+        if not (call and kept):
             return self.jitted(*args, **kwargs)
-        self._compile(call, lowered)
-        return jax.tree.unflatten(lowered.result, self._compiled[call.case](*call.leaves))
+        return jax.tree.unflatten(kept.structure, kept.run(*call.leaves))
 
     def prepare(self, *args: Any, **kwargs: Any) -> None:
         """Begin to read the program of such arguments, if it is kept, so that a call need not wait for it.
@@ -96,24 +105,24 @@ class Program:
         What is not kept is made only when it is called: a process that is told to end would have to wait for it.
         """
         call = self._call(args, kwargs)
-        if call and call.case not in self._lowered:
+        if call and call.case not in self._kept and call.case not in self._prepared:
             self._prepared[call.case] = _reader().submit(self._read, call)
 
     def shapes(self, *args: Any, **kwargs: Any) -> Any:
         """Those of the result; nothing is compiled."""
         call = self._call(args, kwargs)
-        lowered = call and self._lower(call)
-        if not lowered:
-            shapes_of: Any = self.jitted.eval_shape
-            return shapes_of(*args, **kwargs)
-        shape: Any = jax.ShapeDtypeStruct
-        shapes = [shape(array.shape, array.dtype) for array in lowered.exported.out_avals]
-        return jax.tree.unflatten(lowered.result, shapes)
+        with suppress(UnnamedError):
+            if call:
+                self._read(call)
+                kept = self._kept.get(call.case)
+                return kept.shapes if kept else self._lower(call).shapes
+        shapes_of: Any = self.jitted.eval_shape
+        return shapes_of(*args, **kwargs)
 
     def forget(self) -> None:
         """Whatever this process has read or compiled; the cache keeps it."""
         self._lowered.clear()
-        self._compiled.clear()
+        self._kept.clear()
         self._prepared.clear()
 
     def _call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call | None:
@@ -130,31 +139,52 @@ class Program:
         case = (tuple(static.values()), structure, types, _watched())
         return Call(folder, static, dynamic, leaves, types, structure, case)
 
-    def _lower(self, call: Call) -> Lowered | None:
-        """The lowered program, read or made; None if it is not to be kept."""
-        if call.case not in self._lowered:
+    def _read_or_make(self, call: Call) -> Kept | None:
+        """None if it is not to be kept."""
+        if call.case not in self._kept:
             try:
-                path = self._path(call)
-                self._lowered[call.case] = _read(path) or _write(path, self._export(call))
+                if call.case in self._prepared:
+                    self._prepared.pop(call.case).result()
+                self._read(call)
+                if call.case not in self._kept:
+                    self._kept[call.case] = self._make(call)
             except UnnamedError:
-                self._lowered[call.case] = None
-        return self._lowered[call.case]
+                self._kept[call.case] = None
+        return self._kept[call.case]
 
     def _read(self, call: Call) -> None:
-        with suppress(UnnamedError):
-            lowered = _read(self._path(call))
-            if lowered:
-                self._lowered[call.case] = lowered
-                self._compile(call, lowered)
+        if call.case not in self._kept:
+            kept = _read(self._path(call))
+            if kept:
+                self._kept[call.case] = kept
 
-    def _compile(self, call: Call, lowered: Lowered) -> None:
-        """For the arguments' types: when a prepared program is lowered, the arrays themselves may be gone.
+    def _make(self, call: Call) -> Kept:
+        """Compile it, and write it down.
 
-        JAX's cache has what was compiled before, if it was lowered in the same way.
+        Without JAX's cache: what that has read from its files cannot be written a second time.
         """
-        if call.case not in self._compiled:
-            run = jax.jit(lowered.exported.call, donate_argnums=self._donated_leaves(call))
-            self._compiled[call.case] = run.lower(*map(_shape, call.types)).compile()
+        path = self._path(call)
+        lowered, shapes = self._lower(call)
+        with _no_jax_cache():
+            compiled = lowered.compile()
+        del self._lowered[call.case]
+        _write(path, compiled, shapes)
+        return Kept(compiled, shapes, jax.tree.structure(shapes))
+
+    def _lower(self, call: Call) -> Lowered:
+        if call.case not in self._lowered:
+            self._path(call)  # or UnnamedError
+            traced = []
+
+            def flat(*leaves: Any) -> list[Any]:
+                result = self._function(**jax.tree.unflatten(call.structure, leaves), **call.static)
+                traced.append(jax.tree.map(lambda array: _shape(jax.typeof(array)), result))
+                return jax.tree.leaves(result)
+
+            # By the arguments' types: as another process lowers it, whatever arrays it has.
+            lowered = jax.jit(flat, donate_argnums=self._donated_leaves(call)).lower(*map(_shape, call.types))
+            self._lowered[call.case] = Lowered(lowered, traced[-1])
+        return self._lowered[call.case]
 
     def _path(self, call: Call) -> Path:
         return call.folder / f"{self._name}-{_digest(self._name, *call.case)}"
@@ -163,19 +193,6 @@ class Program:
         """The places of what is donated among the leaves."""
         named = jax.tree_util.tree_leaves_with_path(call.dynamic)
         return tuple(place for place, (path, _) in enumerate(named) if path[0].key in self._donate)
-
-    def _export(self, call: Call) -> Lowered:
-        """Trace and lower the program."""
-        structures = []
-
-        def flat(*leaves: Any) -> list[Any]:
-            result = self._function(**jax.tree.unflatten(call.structure, leaves), **call.static)
-            arrays, structure = jax.tree.flatten(result)
-            structures.append(structure)
-            return arrays
-
-        exported = export.export(jax.jit(flat))(*call.leaves)
-        return Lowered(exported, structures[-1])
 
 
 def program(*, static: tuple[str, ...] = (), donate: tuple[str, ...] = ()) -> Callable[[Callable[..., Any]], Program]:
@@ -213,27 +230,40 @@ def _shape(kind: Any) -> Any:
     return shape(kind.shape, kind.dtype, weak_type=kind.weak_type)
 
 
-def _read(path: Path) -> Lowered | None:
+@contextmanager
+def _no_jax_cache() -> Iterator[None]:
+    settings: Any = jax.config
+    try:
+        settings.update("jax_enable_compilation_cache", False)
+        reset_cache()  # or JAX goes by what was set when it first asked
+        yield
+    finally:
+        settings.update("jax_enable_compilation_cache", True)
+        reset_cache()
+
+
+def _read(path: Path) -> Kept | None:
     """None if there is none, or none that can be read."""
     try:
-        exported, result = pickle.loads(path.read_bytes())
-        return Lowered(export.deserialize(exported), jax.tree.structure(result))
+        payload, leaves, shapes = pickle.loads(path.read_bytes())
+        arguments = jax.tree.structure((tuple([0] * leaves), {}))
+        results = jax.tree.structure([0] * len(jax.tree.leaves(shapes)))
+        return Kept(deserialize_and_load(payload, arguments, results), shapes, jax.tree.structure(shapes))
     except Exception:  # whatever is wrong with a file of the cache, the program can be made again
         return None
 
 
-def _write(path: Path, lowered: Lowered) -> Lowered:
+def _write(path: Path, compiled: jax.stages.Compiled, shapes: Any) -> None:
     """Whole or not at all, beside other processes that write the same; a cache that cannot be written is none."""
     draft = path.with_name(f"{path.name}.{os.getpid()}")
     try:
-        result = jax.tree.unflatten(lowered.result, [0] * lowered.result.num_leaves)  # a structure cannot be pickled
+        payload, arguments, _ = serialize(compiled)  # the structures cannot be pickled
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_bytes(pickle.dumps((lowered.exported.serialize(), result)))
+        draft.write_bytes(pickle.dumps((payload, arguments.num_leaves, shapes)))
         draft.replace(path)
     except Exception:  # a full disk, a result that cannot be pickled
         with suppress(OSError):
             draft.unlink()
-    return lowered
 
 
 def _digest(name: str, static: tuple[Any, ...], structure: Any, *rest: Any) -> str:
@@ -291,4 +321,12 @@ def _surroundings() -> str:
         if not any(word in name for word in SETTINGS_OF_THE_CACHE)
     )
     flags = os.environ.get("XLA_FLAGS", "")
-    return "\n".join((sources.hexdigest(), sys.version, flags, *versions, *settings))
+    return "\n".join((sources.hexdigest(), sys.version, flags, _processor(), *versions, *settings))
+
+
+def _processor() -> str:
+    """What it can do: a folder may be shared by machines, and a program made for one would crash on another."""
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return "\n".join(sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))}))
+    return f"{platform.machine()} {platform.processor()}"
