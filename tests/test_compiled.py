@@ -41,11 +41,13 @@ def folder(tmp_path, monkeypatch):
     jax.config.update("jax_compilation_cache_dir", str(tmp_path / "cache"))
     jax.config.update("jax_enable_compilation_cache", True)
     grown.forget()
-    forget_surroundings = compiled._surroundings.cache_clear  # a test may put another function there
-    forget_surroundings()
+    surroundings = compiled._sources, compiled._machine  # a test may put other functions there
+    for one in surroundings:
+        one.cache_clear()
     TRACED.clear()
     yield tmp_path / "cache"
-    forget_surroundings()
+    for one in surroundings:
+        one.cache_clear()
     for name, value in before.items():
         jax.config.update(name, value)
 
@@ -55,7 +57,12 @@ def network():
 
 
 def kept(folder):
+    """The files of calls, which name programs."""
     return sorted(path for path in folder.iterdir() if "grown" in path.name)
+
+
+def programs(folder):
+    return sorted(folder.glob("program-*"))
 
 
 def run(rate=0.5, rows=2, count=2):
@@ -97,25 +104,32 @@ def test_other_settings_shapes_or_sources_are_other_programs(folder, monkeypatch
     run(rows=5)
     run(count=3)
     assert len(kept(folder)) == 4
-    monkeypatch.setattr(compiled, "_surroundings", lambda: "another version")
+    assert len(programs(folder)) == 4
+    monkeypatch.setattr(compiled, "_sources", lambda: "another version")
     grown.forget()
     run()
     assert len(kept(folder)) == len(TRACED) == 5
+    assert len(programs(folder)) == 4  # other sources, the same program
+    monkeypatch.setattr(compiled, "_machine", lambda: "another machine")
+    grown.forget()
+    run()
+    assert len(kept(folder)) == len(TRACED) == 6
+    assert len(programs(folder)) == 5
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", [b"", b"nonsense", b"\x80\x04K\x01."])
-def test_a_damaged_file_is_made_again(folder, damage):
+@pytest.mark.parametrize("files", [kept, programs])
+def test_a_damaged_file_is_made_again(folder, files, damage):
     first = run()
-    (path,) = kept(folder)
-    whole = path.read_bytes()
+    (path,) = files(folder)
     path.write_bytes(damage)
     grown.forget()
     for _ in range(3):  # made, read, read
         np.testing.assert_array_equal(leaves(run())[-1], leaves(first)[-1])
         grown.forget()
     assert len(TRACED) == 2
-    assert len(path.read_bytes()) == len(whole)
+    assert path.read_bytes() != damage
 
 
 def test_a_folder_that_cannot_be_written_is_no_error(folder):

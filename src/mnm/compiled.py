@@ -2,9 +2,10 @@
 
 JAX's own cache spares the compilation, but not the tracing and the lowering before it, which for our updates take
 longer than the rest of a start. Here the compiled program is kept as it is, in the folder of JAX's cache and only if
-there is one. Kept is what is made of this package's own functions alone; a file is named by all that a program depends
-on: this package's sources, the settings and the shapes, the libraries' versions, JAX's configuration, the processor.
-As with JAX's cache, who can write into the folder can run code in the processes that read it.
+there is one. Kept is what is made of this package's own functions alone. A small file is named by all that a call
+depends on: this package's sources, the settings and the shapes, the libraries' versions, JAX's configuration, the
+processor. It names the file of the program, which is named by what was lowered: calls that differ in nothing that
+counts share it. As with JAX's cache, who can write into the folder can run code in the processes that read it.
 """
 
 from __future__ import annotations
@@ -141,15 +142,18 @@ class Program:
 
     def _read_or_make(self, call: Call) -> Kept | None:
         """None if it is not to be kept."""
-        if call.case not in self._kept:
-            try:
-                if call.case in self._prepared:
-                    self._prepared.pop(call.case).result()
-                self._read(call)
-                if call.case not in self._kept:
-                    self._kept[call.case] = self._make(call)
-            except UnnamedError:
-                self._kept[call.case] = None
+        try:
+            return self._kept[call.case]  # asked once: to hash hundreds of types takes a while
+        except KeyError:
+            pass
+        try:
+            if call.case in self._prepared:
+                self._prepared.pop(call.case).result()
+            self._read(call)
+            if call.case not in self._kept:
+                self._kept[call.case] = self._make(call)
+        except UnnamedError:
+            self._kept[call.case] = None
         return self._kept[call.case]
 
     def _read(self, call: Call) -> None:
@@ -159,17 +163,13 @@ class Program:
                 self._kept[call.case] = kept
 
     def _make(self, call: Call) -> Kept:
-        """Compile it, and write it down.
-
-        Without JAX's cache: what that has read from its files cannot be written a second time.
-        """
         path = self._path(call)
         lowered, shapes = self._lower(call)
-        with _no_jax_cache():
-            compiled = lowered.compile()
         del self._lowered[call.case]
-        _write(path, compiled, shapes)
-        return Kept(compiled, shapes, jax.tree.structure(shapes))
+        name = f"program-{_hash(_machine(), lowered.as_text())}"
+        run = _load(path.with_name(name), len(call.leaves), shapes) or _compile(path.with_name(name), lowered)
+        _write(path, pickle.dumps((name, len(call.leaves), shapes)))
+        return Kept(run, shapes, jax.tree.structure(shapes))
 
     def _lower(self, call: Call) -> Lowered:
         if call.case not in self._lowered:
@@ -245,30 +245,50 @@ def _no_jax_cache() -> Iterator[None]:
 def _read(path: Path) -> Kept | None:
     """None if there is none, or none that can be read."""
     try:
-        payload, leaves, shapes = pickle.loads(path.read_bytes())
-        arguments = jax.tree.structure((tuple([0] * leaves), {}))
-        results = jax.tree.structure([0] * len(jax.tree.leaves(shapes)))
-        return Kept(deserialize_and_load(payload, arguments, results), shapes, jax.tree.structure(shapes))
+        name, arguments, shapes = pickle.loads(path.read_bytes())
+        run = _load(path.with_name(name), arguments, shapes)
     except Exception:  # whatever is wrong with a file of the cache, the program can be made again
+        return None
+    return Kept(run, shapes, jax.tree.structure(shapes)) if run else None
+
+
+def _load(path: Path, arguments: int, shapes: Any) -> Callable[..., list[Any]] | None:
+    """The compiled program in a file, if there is one that can be read."""
+    try:
+        results = len(jax.tree.leaves(shapes))
+        structures = jax.tree.structure(((0,) * arguments, {})), jax.tree.structure([0] * results)
+        return deserialize_and_load(path.read_bytes(), *structures)
+    except Exception:
         return None
 
 
-def _write(path: Path, compiled: jax.stages.Compiled, shapes: Any) -> None:
+def _compile(path: Path, lowered: jax.stages.Lowered) -> Callable[..., list[Any]]:
+    """Without JAX's cache: what that has read from its files cannot be written a second time."""
+    with _no_jax_cache():
+        compiled = lowered.compile()
+    with suppress(Exception):  # what cannot be written is not kept
+        _write(path, serialize(compiled)[0])
+    return compiled
+
+
+def _write(path: Path, content: bytes) -> None:
     """Whole or not at all, beside other processes that write the same; a cache that cannot be written is none."""
     draft = path.with_name(f"{path.name}.{os.getpid()}")
     try:
-        payload, arguments, _ = serialize(compiled)  # the structures cannot be pickled
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_bytes(pickle.dumps((payload, arguments.num_leaves, shapes)))
+        draft.write_bytes(content)
         draft.replace(path)
-    except Exception:  # a full disk, a result that cannot be pickled
+    except OSError:
         with suppress(OSError):
             draft.unlink()
 
 
 def _digest(name: str, static: tuple[Any, ...], structure: Any, *rest: Any) -> str:
     check_nodes(structure)
-    parts = (_surroundings(), name, *map(described, static), str(structure), *map(str, rest))
+    return _hash(_sources(), _machine(), name, *map(described, static), str(structure), *map(str, rest))
+
+
+def _hash(*parts: str) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 
@@ -306,22 +326,27 @@ def _place_of(value: Any) -> str:
 
 
 @cache
-def _surroundings() -> str:
-    """All that programs depend on besides their arguments."""
+def _sources() -> str:
+    """This package's."""
     sources = hashlib.sha256()
     root = Path(__file__).parent
     for path in sorted(root.rglob("*.py")):
         if path.stat().st_mtime > IMPORTED - SETTLED:
             raise UnnamedError(f"{path} has just been changed")
         sources.update(f"{path.relative_to(root)}\n".encode() + path.read_bytes())
+    return sources.hexdigest()
+
+
+@cache
+def _machine() -> str:
+    """What else programs depend on besides their arguments."""
     versions = (f"{library} {version(library)}" for library in LIBRARIES)
     settings = (
         f"{name} {value}"
         for name, value in sorted(jax.config.values.items())
         if not any(word in name for word in SETTINGS_OF_THE_CACHE)
     )
-    flags = os.environ.get("XLA_FLAGS", "")
-    return "\n".join((sources.hexdigest(), sys.version, flags, _processor(), *versions, *settings))
+    return "\n".join((sys.version, os.environ.get("XLA_FLAGS", ""), _processor(), *versions, *settings))
 
 
 def _processor() -> str:
