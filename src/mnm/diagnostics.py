@@ -6,7 +6,6 @@ the classifier's accuracy and calibration.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import chain
 from typing import Any, NamedTuple, cast
 
@@ -20,7 +19,7 @@ from mnm.agents.actor_critic import ActorCritic
 from mnm.agents.algorithm import Algorithm, ClassifierState, ModelState, State
 from mnm.agents.classifier import Classifier, log_ratios, model_ratios, ratio_terms
 from mnm.agents.world_model import World
-from mnm.compiled import Program, program
+from mnm.compiled import program
 from mnm.losses.classifier import classifier_accuracy
 from mnm.losses.reward import absorbing_log_value, mnm_reward
 from mnm.replay import Replay, Transitions
@@ -138,55 +137,15 @@ def diagnose(
     """All diagnostics that the agent allows, by name."""
     generator = np.random.default_rng(seed)
     metrics = value_diagnostics(algorithm, config, state.actor_critic, episodes)
-    if algorithm.has_model:
-        rows, segments = held_out(episodes, generator), windows(episodes, generator)
-        starts = np.stack([episode.first for episode in episodes])
-        key = jax.random.key(seed)
-        for one, arguments in _of_the_model(
-            algorithm, config, cast(ModelState, state), rows, segments, starts, time_limit, key
-        ):
-            metrics |= _floats(one(*arguments))
-    return metrics
-
-
-def prepare(
-    algorithm: Algorithm, config: Any, state: State, dims: tuple[int, int], episodes: int, time_limit: int
-) -> None:
-    """Begin to read the programs of `diagnose` for so many episodes, none of them shorter than a window."""
-    observation_dim, action_dim = dims
-    starts = np.zeros((episodes, observation_dim), np.float32)
-    _mode_values.prepare(state.actor_critic, starts)
     if not algorithm.has_model:
-        return
-    observations, actions = np.zeros((ROWS, observation_dim), np.float32), np.zeros((ROWS, action_dim), np.float32)
-    rows = _transitions(observations, actions, observations)
-    segments = (
-        np.zeros((WINDOW + 1, WINDOWS, observation_dim), np.float32),
-        np.zeros((WINDOW, WINDOWS, action_dim), np.float32),
-    )
-    key = jax.random.key(0)
-    for one, arguments in _of_the_model(
-        algorithm, config, cast(ModelState, state), rows, segments, starts, time_limit, key
-    ):
-        one.prepare(*arguments)
-
-
-def _of_the_model(
-    algorithm: Algorithm,
-    config: Any,
-    state: ModelState,
-    rows: Transitions,
-    segments: tuple[NDArray, NDArray] | None,
-    starts: NDArray,
-    time_limit: int,
-    key: PRNGKeyArray,
-) -> Iterator[tuple[Program, tuple[Any, ...]]]:
-    """The programs that judge a model, each with its arguments."""
-    yield model_errors, (state.world, rows, segments, key)
-    if algorithm.has_classifier:
-        classifier = cast(ClassifierState, state).classifier
-        yield classifier_diagnostics, (config, state.world, classifier, rows, key)
-    yield imagined_returns, _imagining(algorithm, config, state, starts, time_limit, key)
+        return metrics
+    state = cast(ModelState, state)
+    key, rows = jax.random.key(seed), held_out(episodes, generator)
+    metrics |= _floats(model_errors(state.world, rows, windows(episodes, generator), key))
+    classifier = cast(ClassifierState, state).classifier if algorithm.has_classifier else None
+    if classifier is not None:
+        metrics |= _floats(classifier_diagnostics(config, state.world, classifier, rows, key))
+    return metrics | model_returns(algorithm, config, state, episodes, time_limit, key)
 
 
 def diagnose_on_data(algorithm: Algorithm, config: Any, state: State, replay: Replay, seed: int) -> dict[str, float]:
@@ -225,18 +184,11 @@ def model_returns(
 ) -> dict[str, float]:
     """`imagined_returns` from the episodes' starts; the bound where there is a classifier and no reward was <= 0."""
     starts = np.stack([episode.first for episode in episodes])
-    return _floats(imagined_returns(*_imagining(algorithm, config, state, starts, time_limit, key)))
-
-
-def _imagining(
-    algorithm: Algorithm, config: Any, state: ModelState, starts: NDArray, time_limit: int, key: PRNGKeyArray
-) -> tuple[Any, ...]:
-    """The arguments of `imagined_returns`."""
     classifier = cast(ClassifierState, state).classifier if algorithm.has_classifier else None
     offset = algorithm.reward_offset(config)
     with_bound = classifier is not None and float(state.world.statistics.rewards.lowest[0]) + offset > 0
     parts = (state.actor_critic, state.world, classifier)
-    return config, with_bound, offset, *parts, starts, min(time_limit, BOUND_HORIZON), key
+    return _floats(imagined_returns(config, with_bound, offset, *parts, starts, min(time_limit, BOUND_HORIZON), key))
 
 
 def value_diagnostics(
@@ -280,13 +232,13 @@ def held_out(episodes: list[Episode], generator: np.random.Generator) -> Transit
     next_observations = np.concatenate([piece.observations[1:] for piece in pieces])
     actions = np.concatenate([piece.actions for piece in pieces])
     rows = generator.integers(0, len(actions), ROWS)
-    return _transitions(observations[rows], actions[rows], next_observations[rows])
-
-
-def _transitions(observations: NDArray, actions: NDArray, next_observations: NDArray) -> Transitions:
-    """What the dynamics are judged by: rewards and ends do not count."""
-    zeros, ones = np.zeros(len(actions), np.float32), np.ones(len(actions), np.float32)
-    columns: tuple[Any, ...] = (observations, actions, zeros, next_observations, ones)
+    columns: tuple[Any, ...] = (
+        observations[rows],
+        actions[rows],
+        np.zeros(ROWS, np.float32),
+        next_observations[rows],
+        np.ones(ROWS, np.float32),
+    )
     return Transitions(*columns)
 
 

@@ -29,7 +29,6 @@ from mnm.agents.algorithm import Algorithm, ModelState, State
 from mnm.agents.base import AgentConfig, settings_after
 from mnm.agents.world_model import ModelConfig, World
 from mnm.diagnostics import KEPT_BYTES, Episode, Recorder, diagnose, diagnose_on_data
-from mnm.diagnostics import prepare as prepare_diagnosis
 from mnm.envs.adapter import Environment, Task, TaskError, episode_seed, make
 from mnm.replay import HELD_OUT_EVERY, Replay, Transitions
 from mnm.training.datasets import MEMORY, Dataset, DatasetError, checked, transitions
@@ -201,11 +200,6 @@ class Learner:
                     self._update(min(end - self.steps, evaluate_every - self.steps % evaluate_every))
                 else:
                     self._step()
-                    if self.steps == 1 and evaluation_episodes:
-                        limit = self._evaluation.time_limit
-                        prepare_diagnosis(
-                            self.algorithm, self.settings, self.agent(0), self.dims, evaluation_episodes, limit
-                        )
                 self._say(on_progress, phase, self.steps, end)
             self.seconds = seconds_before + time.monotonic() - began
             if on_step is not None:
