@@ -58,7 +58,7 @@ def network():
 
 def kept(folder):
     """The files of calls, which name programs."""
-    return sorted(path for path in folder.iterdir() if "grown" in path.name)
+    return sorted(folder.glob("*.grown-*"))
 
 
 def programs(folder):
