@@ -57,9 +57,10 @@ test: $(INSTALLED)
 test-fast: $(INSTALLED)
 	$(BIN)/python $(TESTS) -m "not slow and not long" --hypothesis-profile fast
 
-# Endurance alone: 1,000 kills, 10,000 random command lines, 10,000 mutated files of each kind.
+# Endurance alone: 1,000 kills, 10,000 random command lines, 10,000 mutated files of each kind; ten times the random
+# examples of every property.
 test-long: $(INSTALLED)
-	$(BIN)/python $(TESTS) -m long
+	$(BIN)/python $(TESTS) -m "long or hypothesis" --hypothesis-profile long
 
 # The wheel as pip alone installs it, without constraints.txt: newer versions must not change the tasks' physics.
 test-wheel:

@@ -19,8 +19,9 @@ from mnm.tabular import (
     random_policy,
 )
 
-settings.register_profile("project", deadline=None, max_examples=100, derandomize=True)
+settings.register_profile("project", deadline=None, max_examples=50, derandomize=True)
 settings.register_profile("fast", settings.get_profile("project"), max_examples=20)
+settings.register_profile("long", settings.get_profile("project"), max_examples=500)
 settings.load_profile("project")
 
 
@@ -47,9 +48,14 @@ MOST_MAPS = 20_000
 
 @pytest.fixture(autouse=True, scope="module")
 def few_programs():
-    """After a file's tests, forget what they compiled if that has become too much; the cache on the disk keeps it."""
+    """After a file's tests, forget what they compiled if that has become too much; the cache on the disk keeps it.
+
+    The garbage collector need not look through what earlier files and the libraries have left, a second at a time.
+    """
+    gc.freeze()
     yield
     if "jax" in sys.modules and MAPS.exists() and MAPS.read_bytes().count(b"\n") > MOST_MAPS:
+        gc.unfreeze()
         sys.modules["jax"].clear_caches()
         if "mnm.compiled" in sys.modules:
             for program in sys.modules["mnm.compiled"].PROGRAMS:

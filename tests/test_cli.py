@@ -754,6 +754,8 @@ LONG = 300 * "x"
         (["report", "--out", LONG], "File name too long"),
         (["report", "--out", "/dev/full"], "No space left on device"),
         (["solve", LONG], "File name too long"),
+        (["solve", "/dev/full"], "it is not a regular file"),  # it never ends
+        (["solve", "endless.json"], "it is not a regular file"),
         (["solve", "map.txt", "--picture", f"{LONG}.png"], "File name too long"),
         (["solve", "map.txt", "--picture", "full.png"], "No space left on device"),
         (["solve", "map.txt", "--picture", "full.svg"], "No space left on device"),
@@ -765,6 +767,7 @@ def test_what_the_system_refuses_is_one_line(run, arguments, message, tmp_path, 
     Path("map.txt").write_text(NOISY_MAP)
     for picture in ("full.png", "full.svg"):
         Path(picture).symlink_to("/dev/full")
+    Path("endless.json").symlink_to("/dev/zero")
     code, _, error = run(*arguments)
     assert_one_line(error)
     assert message in error

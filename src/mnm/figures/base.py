@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
+from mnm.files import read_text
 from mnm.plotting.picture import save_picture
 from mnm.plotting.style import BLACK, COLOURS, STYLE, draw_seeds
 
@@ -84,8 +86,7 @@ def write_csv(path: Path, columns: Columns) -> None:
 
 def read_csv(path: Path) -> Columns:
     """Columns from a CSV file: numbers where all entries are numbers, text otherwise."""
-    with path.open(newline="", encoding="utf-8") as file:
-        names, *rows = csv.reader(file)
+    names, *rows = csv.reader(StringIO(read_text(path)))
     return {name: _parsed(entries) for name, entries in zip(names, zip(*rows, strict=True), strict=True)}
 
 

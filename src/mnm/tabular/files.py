@@ -110,26 +110,22 @@ def read_policy(source: str, num_actions: int | None = None) -> NDArray[np.float
 def read_map(path: Path) -> Grid:
     """A text map; see `parse_map`."""
     try:
-        return parse_map(path.read_text(encoding="utf-8"))
+        return parse_map(read_text(path))
     except MapError as error:
         raise InputError(f"{path}:{error.line}:{error.column}: {error}") from None
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path}: byte {error.start} is not UTF-8 text; maps are text, arrays need .npz or .json"
-        ) from None
+    except DamagedFileError as error:
+        raise InputError(f"{path}: {error}; maps are text, arrays need .npz or .json") from None
 
 
 def read_json(path: Path) -> TabularMDP:
     """An MDP from a JSON object of nested lists."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(read_text(path))
     except json.JSONDecodeError as error:
         raise InputError(f"{path}:{error.lineno}:{error.colno}: not JSON: {error.msg}") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: byte {error.start} is not UTF-8 text") from None
     except RecursionError:
         raise InputError(f"{path}: the lists are nested too deeply for an MDP") from None
-    except ValueError as error:  # a number with more digits than Python converts
+    except ValueError as error:  # no text, or a number with more digits than Python converts
         raise InputError(f"{path}: {error}") from None
     if not isinstance(data, dict):
         raise InputError(f"{path}:1:1: expected an object with the keys {ARRAYS}")
