@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tyro
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -60,6 +61,9 @@ def somewhere(tmp_path, monkeypatch):
     monkeypatch.setattr(mnm.training.driver, "run_training", lambda *_: 0)
     monkeypatch.setattr("mnm.sweeps.supervise.supervise", lambda *_: None)
     monkeypatch.setattr("mnm.cli.reproduce", lambda _: 0)
+    # No file has a say in these: Plotly's own script, 5 MB in every page, and what git says of this checkout.
+    monkeypatch.setattr("mnm.report.page.get_plotlyjs", lambda: "")
+    monkeypatch.setattr("mnm.report.page.revision", lambda: None)
     return tmp_path
 
 
@@ -294,6 +298,19 @@ def read_results(place, changed):
         raise UserError("refused")
 
 
+def parsed_once(parse):
+    """The parser, which need not read the same line ten thousand times."""
+    known = {}
+
+    def parsed(commands, *, args, **texts):
+        line = tuple(args)
+        if line not in known:
+            known[line] = parse(commands, args=args, **texts)
+        return known[line]
+
+    return parsed
+
+
 def command_line(arguments):
     """The exit code; a refusal must be one line."""
     err = io.StringIO()
@@ -375,6 +392,7 @@ def test_changed_files_are_read_or_refused(name, count, good, somewhere, monkeyp
     shutil.copytree(folder, somewhere / "good")
     (somewhere / "hostile.py").write_text(f"open({MARK!r}, 'w').close()\n")
     monkeypatch.syspath_prepend(somewhere)
+    monkeypatch.setattr(tyro.extras, "subcommand_cli_from_dict", parsed_once(tyro.extras.subcommand_cli_from_dict))
     content, read = (folder / name).read_bytes(), reader(name, learner)
     file = somewhere / name
     file.write_bytes(content)
