@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from mnm.normalizer import Normalizer
+from mnm.normalizer import FURTHEST, JUMP, Normalizer, squash, unsquash
 
 pytestmark = pytest.mark.slow
 
@@ -17,6 +17,12 @@ SCALES = jnp.array([1.0, 1.0, 10.0, 1e-3])
 def after(normalizer, rows):
     """With these rows added one by one."""
     return jax.lax.scan(lambda seen, row: (seen.add(row), None), normalizer, rows)[0]
+
+
+@jax.jit
+def after_jumps(normalizer, rows):
+    """The same, jumps limited."""
+    return jax.lax.scan(lambda seen, row: (seen.add(row, most=JUMP), None), normalizer, rows)[0]
 
 
 def added(rows):
@@ -125,3 +131,42 @@ def test_a_mean_far_from_0_does_not_stall():
     exact = np.asarray(rows, np.float64)
     assert float(seen.mean[0]) == pytest.approx(exact.mean(), abs=0.01)
     assert float(seen.std[0]) == pytest.approx(exact.std(), rel=0.01)
+
+
+def test_rare_jumps_do_not_drown_what_varies_the_rest_of_the_time():
+    """An angle that moves by 0.05 a step and wraps around in one step of a hundred; and one that never wraps."""
+    noise = np.random.default_rng(0)
+    changes = noise.normal(0.02, 0.05, (20_000, 2))
+    jumps = noise.random(20_000) < 0.01
+    jumps[:50] = False
+    wrapped = changes - np.outer(jumps, [2 * np.pi, 0.0])
+    limited, plain = (one(Normalizer.empty(2), jnp.asarray(wrapped, jnp.float32)) for one in (after_jumps, after))
+    assert (
+        0.05 <= float(limited.std[0]) < 0.1
+    )  # what came before any row could be told to be a jump is forgotten as 1/n
+    np.testing.assert_allclose(limited.std[1], 0.05, rtol=0.02)
+    np.testing.assert_allclose(limited.mean, [0.02, 0.02], atol=0.01)
+    np.testing.assert_allclose(plain.std, [0.63, 0.05], rtol=0.1)
+    assert float(limited.lowest[0]) == pytest.approx(wrapped[:, 0].min())
+
+
+def test_a_coordinate_that_stood_still_is_not_kept_from_varying():
+    """Limited to a standard deviation of 0 it would stay at 0 for ever."""
+    rows = jnp.concatenate([jnp.zeros((500, 1)), jnp.ones((1, 1)), jnp.zeros((499, 1))])
+    assert float(after_jumps(Normalizer.empty(1), rows).std[0]) == pytest.approx(np.sqrt(1e-3 - 1e-6), rel=1e-3)
+
+
+def test_jumps_are_squashed_to_their_logarithm_and_come_back():
+    units = jnp.concatenate([jnp.linspace(-JUMP, JUMP, 9), jnp.array([-5.0, 50.0, -2e4])])
+    squashed = squash(units)
+    np.testing.assert_array_equal(squashed[:9], units[:9])
+    np.testing.assert_allclose(squashed[9:], [-4 - np.log(2), 4 + np.log(47), -4 - np.log(2e4 - 3)], rtol=1e-6)
+    np.testing.assert_allclose(unsquash(squashed), units, rtol=1e-4)
+    slopes = jax.vmap(jax.grad(lambda unit: squash(unit[None])[0]))(jnp.array([JUMP - 1e-3, JUMP + 1e-3]))
+    np.testing.assert_allclose(slopes, 1.0, atol=2e-3)
+
+
+def test_what_no_jump_could_be_comes_back_finite_with_its_gradient():
+    far = jnp.array([-1e30, 1e30])
+    np.testing.assert_allclose(unsquash(far), [-JUMP - np.expm1(FURTHEST), JUMP + np.expm1(FURTHEST)], rtol=1e-6)
+    np.testing.assert_array_equal(jax.vmap(jax.grad(lambda unit: unsquash(unit[None])[0]))(far), 0.0)

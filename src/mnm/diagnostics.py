@@ -22,6 +22,7 @@ from mnm.agents.world_model import World
 from mnm.compiled import program
 from mnm.losses.classifier import classifier_accuracy
 from mnm.losses.reward import absorbing_log_value, mnm_reward
+from mnm.normalizer import squash
 from mnm.replay import Replay, Transitions
 
 ROWS = 1024
@@ -259,7 +260,8 @@ def model_errors(
 ) -> dict[str, Array]:
     """Mean squared error of the target model's means, after 1 step and after 10 on its own predictions.
 
-    In units of the normalized change. The constant predictor always moves by the mean change of the training data.
+    In units of the normalized change; an error that is as large as a jump counts by its logarithm. The constant
+    predictor always moves by the mean change of the training data.
     """
 
     def step(observations: Array, actions: Array) -> Array:
@@ -270,7 +272,7 @@ def model_errors(
     drift = world.statistics.changes.mean
 
     def error(predicted: Array, real: Array) -> Array:
-        return jnp.square((predicted - real) / scale).mean()
+        return jnp.square(squash((predicted - real) / scale)).mean()
 
     metrics = {
         "model_error_1": error(step(rows.observations, rows.actions), rows.next_observations),

@@ -13,6 +13,25 @@ from jaxtyping import Array, Float
 SMALLEST_STD = 1e-5
 """A coordinate that varies less is one that never varied."""
 
+JUMP = 4.0
+"""What lies further from the mean, in standard deviations, is a jump: an angle that wraps around, say."""
+LIMITED_FROM = 100
+"""Rows seen before any can be told to be a jump."""
+FURTHEST = 10.0
+"""Where a jump's logarithm ends: no sample of a model is further away than e^10 units."""
+
+
+def squash(units: Float[Array, "*batch dim"]) -> Float[Array, "*batch dim"]:
+    """The same up to a jump, and jumps by their logarithm: u -> sign(u) (JUMP + log(1 + |u| - JUMP))."""
+    beyond = jnp.maximum(jnp.abs(units) - JUMP, 0.0)
+    return jnp.where(beyond > 0.0, jnp.sign(units) * (JUMP + jnp.log1p(beyond)), units)
+
+
+def unsquash(squashed: Float[Array, "*batch dim"]) -> Float[Array, "*batch dim"]:
+    """Its inverse."""
+    beyond = jnp.clip(jnp.abs(squashed) - JUMP, 0.0, FURTHEST)
+    return jnp.where(beyond > 0.0, jnp.sign(squashed) * (JUMP + jnp.expm1(beyond)), squashed)
+
 
 class Normalizer(eqx.Module):
     """Mean, variance and range of the rows seen so far; before the first, it changes nothing."""
@@ -38,11 +57,18 @@ class Normalizer(eqx.Module):
         count, apart = jnp.asarray(len(rows), jnp.float32), rows - rows[0]
         return cls(count, rows[0], apart.mean(axis=0), apart.var(axis=0), rows.min(axis=0), rows.max(axis=0))
 
-    def add(self, row: Float[Array, " dim"]) -> Normalizer:
-        """With one row more (Welford's recurrence)."""
+    def add(self, row: Float[Array, " dim"], most: float | None = None) -> Normalizer:
+        """With one row more (Welford's recurrence).
+
+        If `most` is given, mean and variance count it as at most so many standard deviations from the mean: jumps that
+        are rarer than one in most^2 rows then cannot drown what varies the rest of the time.
+        """
         count = self.count + 1
         origin = jnp.where(self.count > 0, self.origin, row)
         apart = row - origin
+        if most is not None:
+            limit = jnp.where((self.count >= LIMITED_FROM) & (self.std > 0.0), most * self.std, jnp.inf)
+            apart = self.shift + jnp.clip(apart - self.shift, -limit, limit)
         shift = self.shift + (apart - self.shift) / count
         variance = self.variance + ((apart - self.shift) * (apart - shift) - self.variance) / count
         lowest, highest = jnp.minimum(self.lowest, row), jnp.maximum(self.highest, row)

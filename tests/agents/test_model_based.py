@@ -24,6 +24,7 @@ from agents.probes import (
     the_statistics_are_those_of,
 )
 from mnm.agents import ALGORITHMS
+from mnm.agents.actor_critic import JUDGED_FROM, without_pessimism
 from mnm.agents.classifier import (
     calibrated,
     delayed,
@@ -38,12 +39,15 @@ from mnm.agents.sac import SACState
 from mnm.agents.world_model import (
     PRIOR_ROWS,
     RANGE_MARGIN,
+    TRUST_START,
     AgentState,
+    Trust,
     imagine,
     model_step,
     moved_dynamics,
     real_rows,
     sample_experience,
+    update_critics,
     update_heads,
 )
 from mnm.networks import MLP
@@ -376,6 +380,69 @@ def agent():
 @pytest.fixture(scope="module")
 def batch():
     return reward_one_step_later().sample(jax.random.key(5), 64)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.4, 1.0])
+def test_the_model_is_trusted_as_far_as_real_transitions_bear_out_its_errors(share):
+    """The reward network says m where the critics say Q, and so much of the way from Q to m is what is real.
+
+    By the discount 0 nothing else counts.
+    """
+    name, rows = "mbpo", jax.tree.map(lambda column: column[: 3 * TRUST_START], reward_one_step_later().storage)
+    config = config_of(name, **BARE, discount=0.0, trust_rate=0.02)
+    state = AgentState(*(getattr(whole_agent(MNM), part) for part in ("actor_critic", "world", "model_buffer", "key")))
+    world, actor_critic = state.world, without_pessimism(state.actor_critic)
+    q_values = actor_critic.lower_q(actor_critic.critics, rows.observations, rows.actions)
+    models = world.reward_head(jnp.concatenate([rows.observations, rows.actions], axis=-1))[:, 0]
+    rows = rows._replace(rewards=q_values + share * (models - q_values))
+
+    def trust_after(state, rows):
+        step = jax.jit(lambda state, row: (ALGORITHMS[name].observe(config, state, row), None))
+        empty = eqx.tree_at(lambda s: s.world.statistics, state, world.statistics)  # networks see what they saw
+        seen = jax.lax.scan(lambda s, row: (keep(step(s, row)[0], empty), None), state, rows)[0]
+        return float(seen.world.trust.value), float(seen.world.trust.count)
+
+    def keep(moved, before):
+        return eqx.tree_at(lambda s: s.world.statistics, moved, before.world.statistics)
+
+    assert trust_after(state, rows) == (1.0, 0.0)  # Q is new: nothing is judged by it
+    counts = optax.tree.set(state.actor_critic.policy_optimiser, count=jnp.asarray(JUDGED_FROM, jnp.int32))
+    state = eqx.tree_at(lambda s: s.actor_critic.policy_optimiser, state, counts)
+    few = jax.tree.map(lambda column: column[: TRUST_START - 1], rows)
+    assert trust_after(state, few) == (1.0, TRUST_START - 1)
+    assert trust_after(state, rows) == (pytest.approx(share, abs=1e-3), len(rows.rewards))
+
+
+def test_the_members_noise_is_no_error_of_the_model():
+    """Samples of the truth, one a member, agree with it in the mean: what they say is borne out, all of it."""
+    noise = np.random.default_rng(0)
+    errors = noise.normal(size=2_000)
+    samples = errors[:, None] + 2.0 * noise.normal(size=(2_000, 5))
+
+    def trust_of(samples):
+        step = jax.jit(lambda trust, row: (trust.add(row[0], row[1], 1e-4), None))
+        rows = (jnp.asarray(errors, jnp.float32), jnp.asarray(samples, jnp.float32))
+        return float(jax.lax.scan(step, Trust.whole(), rows)[0].value)
+
+    assert trust_of(samples) == pytest.approx(1.0, abs=0.05)
+    assert trust_of(3.0 * samples) == pytest.approx(1 / 3, abs=0.02)
+    assert trust_of(samples[:, :1]) == pytest.approx(1 / 5, abs=0.03)  # one sample: its noise counts
+
+
+def test_the_critics_learn_from_the_model_s_rows_as_far_as_it_is_trusted(replays):
+    """With no trust at all they learn what they would from the real rows alone."""
+    config = config_of("mbpo", real_ratio=0.5, critic_updates=1)
+    state = AgentState(*(getattr(whole_agent(DEFAULT), p) for p in ("actor_critic", "world", "model_buffer", "key")))
+    experience = sample_experience(config, *replays, jax.random.key(3), 1)
+    trusts = {0.0: Trust(jnp.zeros(()), jnp.ones(()), jnp.asarray(1e3)), 1.0: Trust.whole()}
+    learned = {}
+    for value, trust in trusts.items():
+        trusting = eqx.tree_at(lambda s: s.world.trust, state, trust)
+        other = experience._replace(rewards=experience.rewards.at[:, real_rows(config) :].add(100.0))
+        pairs = [update_critics(config, trusting, rows, jax.random.key(4))[0] for rows in (experience, other)]
+        learned[value] = different(*(pair.critics for pair in pairs))
+        assert float(update_critics(config, trusting, experience, jax.random.key(4))[1]["model_trust"]) == value
+    assert learned == {0.0: False, 1.0: True}
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

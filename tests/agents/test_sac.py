@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from agents.probes import filled, random_actions
-from mnm.agents.actor_critic import PESSIMISM_START, ActorCriticConfig
+from mnm.agents.actor_critic import JUDGED_FROM, ActorCriticConfig
 from mnm.agents.sac import init, observe, update
 from mnm.training.programs import update_many
 
@@ -99,7 +99,7 @@ def test_fresh_transitions_that_pay_less_than_q_promises_raise_the_pessimism(rea
     """Q is learned from rewards of 1, then the task pays another one; a transition that is learned moves nothing."""
     replay = one_state(np.ones(500), random_actions(500), continues=0.0)
     config = replace(CONFIG, pessimism_rate=0.01)
-    state, metrics = train(replay, updates=PESSIMISM_START, config=config)
+    state, metrics = train(replay, updates=JUDGED_FROM, config=config)
     assert float(state.actor_critic.pessimism) == float(metrics["pessimism"]) == 1.0  # nothing moves it while Q is new
     row = jax.tree.map(lambda column: column[0], replay.storage)
     as_learned = observe(config, state, row).actor_critic.pessimism

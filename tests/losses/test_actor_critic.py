@@ -10,6 +10,7 @@ from mnm.losses.actor_critic import (
     critic_loss,
     pessimism_step,
     pessimistic_q,
+    shrinkage,
     soft_values,
     temperature_loss,
 )
@@ -31,6 +32,27 @@ def test_errors_beyond_the_limit_count_linearly():
 def test_critic_loss_by_hand():
     assert critic_loss(Q_VALUES, jnp.array([0.0, 4.0])) == pytest.approx((1 + 1) / 2 + (4 + 0) / 2)
     assert not np.asarray(jax.grad(critic_loss, argnums=1)(Q_VALUES, jnp.array([0.0, 4.0]))).any()
+
+
+@pytest.mark.slow
+def test_a_row_s_gradient_is_that_of_a_target_so_far_from_q_as_its_weight_says():
+    targets, weights = jnp.array([0.0, 9.0]), jnp.array([1.0, 0.25])
+    assert critic_loss(Q_VALUES, targets, weights=weights) == pytest.approx((1 + 16 / 4) / 2 + (4 + 25 / 4) / 2)
+    nearer = Q_VALUES + weights * (targets - Q_VALUES)
+    slopes = jax.grad(lambda q: critic_loss(q, targets, weights=weights))(Q_VALUES)
+    np.testing.assert_allclose(slopes, Q_VALUES - nearer, rtol=1e-6)
+
+
+def test_shrinkage_is_the_best_share_of_the_model_s_errors():
+    """The b for which b (m - Q) is nearest to y - Q, by least squares; and never a share below 0 or above 1."""
+    rng = np.random.default_rng(0)
+    models = rng.normal(size=200)
+    for share in (-0.5, 0.0, 0.3, 1.0, 1.7):
+        real = share * models + rng.normal(size=200)
+        best = np.linalg.lstsq(models[:, None], real, rcond=None)[0][0]
+        found = shrinkage(jnp.asarray((real * models).mean()), jnp.asarray((models**2).mean()))
+        assert float(found) == pytest.approx(np.clip(best, 0, 1), abs=1e-5)
+    assert float(shrinkage(jnp.array(0.5), jnp.array(0.0))) == 0.0
 
 
 @pytest.mark.parametrize(("pessimism", "expected"), [(0.0, [1.5, 4.5]), (1.0, [1.0, 4.0]), (3.0, [0.0, 3.0])])

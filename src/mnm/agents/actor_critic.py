@@ -15,7 +15,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from mnm.agents.base import AgentConfig, Count, Layers, Metrics, NonNegative, Positive, Rate
 from mnm.losses.actor_critic import (
@@ -82,8 +82,8 @@ PAPER: dict[str, Any] = {
 """What the paper has instead: TF-Agents' defaults."""
 
 MOST_PESSIMISM = 5.0
-PESSIMISM_START = 400
-"""Updates of the policy before the pessimism moves: till then Q is on its way from where it began."""
+JUDGED_FROM = 400
+"""Updates of the policy before real transitions judge Q: till then it is on its way from where it began."""
 
 
 class Actor(eqx.Module):
@@ -207,13 +207,22 @@ def _calibrated(
     """The pessimism moved by what a transition of the present policy, not yet learned from, says of the critics."""
     row = jax.tree.map(lambda value: value[None], transition)
     noise = jax.random.normal(key, row.actions.shape)
-    plain = eqx.tree_at(lambda a: a.pessimism, actor_critic, jnp.zeros(()))
+    plain = without_pessimism(actor_critic)
     target = td_target(row.rewards, row.continues, next_values(plain, row.next_observations, noise), config.discount)
     surprise = (target - plain.lower_q(plain.target_critics, row.observations, row.actions))[0]
-    begun = actor_critic.policy_optimiser[0].count >= PESSIMISM_START
-    surprise = jnp.where(begun, surprise / actor_critic.rewards.unit[0], 0.0)
+    surprise = jnp.where(has_begun(actor_critic), surprise / actor_critic.rewards.unit[0], 0.0)
     pessimism = pessimism_step(actor_critic.pessimism, surprise, config.pessimism_rate, MOST_PESSIMISM)
     return eqx.tree_at(lambda a: a.pessimism, actor_critic, pessimism)
+
+
+def without_pessimism(actor_critic: ActorCritic) -> ActorCritic:
+    """The same, going by the critics' mean."""
+    return eqx.tree_at(lambda a: a.pessimism, actor_critic, jnp.zeros(()))
+
+
+def has_begun(actor_critic: ActorCritic) -> Bool[Array, ""]:
+    """Whether Q has come far enough from where it began for real transitions to judge it."""
+    return actor_critic.policy_optimiser[0].count >= JUDGED_FROM
 
 
 def next_values(
@@ -267,13 +276,14 @@ def update_critics(
     observations: Float[Array, "batch obs"],
     actions: Float[Array, "batch act"],
     targets: Float[Array, " batch"],
+    weights: Float[Array, " batch"] | float = 1.0,
 ) -> tuple[ActorCritic, Metrics]:
-    """One step of the critics towards the targets; their target networks follow."""
+    """One step of the critics towards the targets, each as far as its weight says; their target networks follow."""
     unit = actor_critic.rewards.unit[0]
 
     def objective(critics: Ensemble) -> tuple[Array, Array]:
         predicted = actor_critic.q_values(critics, observations, actions)
-        return critic_loss(predicted / unit, targets / unit, config.error_limit), predicted.mean()
+        return critic_loss(predicted / unit, targets / unit, config.error_limit, weights), predicted.mean()
 
     (loss, mean_q), gradient = jax.value_and_grad(objective, has_aux=True)(actor_critic.critics)
     critics, optimiser = adam_step(config.learning_rate, actor_critic.critics, actor_critic.critics_optimiser, gradient)
@@ -290,10 +300,11 @@ def td_steps(
     batches: Transitions,
     key: PRNGKeyArray,
     absorbing_value: float | Float[Array, ""] = 0.0,
+    weights: Float[Array, " rows"] | float = 1.0,
 ) -> tuple[ActorCritic, Metrics]:
     """One step of the critics for each batch, [steps, rows], towards r + discount V(s'), by the policy as it is.
 
-    `absorbing_value` is V after the end of an episode.
+    `absorbing_value` is V after the end of an episode; the rows have the same `weights` in every batch.
     """
     noise = jax.random.normal(key, batches.actions.shape)
 
@@ -301,7 +312,7 @@ def td_steps(
         batch, noise = drawn
         values = next_values(actor_critic, batch.next_observations, noise)
         targets = td_target(batch.rewards, batch.continues, values, config.discount, absorbing_value)
-        return update_critics(config, actor_critic, batch.observations, batch.actions, targets)
+        return update_critics(config, actor_critic, batch.observations, batch.actions, targets, weights)
 
     return repeat(step, actor_critic, (batches, noise))
 

@@ -20,7 +20,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from mnm.agents import world_model
 from mnm.agents.actor_critic import Actor, plain_values
-from mnm.agents.base import Count, CountOrZero, Layers, Metrics, NonNegative, Positive, Share
+from mnm.agents.base import Count, CountOrZero, Layers, Metrics, NonNegative, Positive, Rate, Share
 from mnm.agents.world_model import (
     AgentState,
     ModelConfig,
@@ -82,6 +82,8 @@ class PricedConfig(AdversarialConfig):
     error_limit: Positive | None = 10.0
     pessimism_rate: NonNegative = 0.0
     """Their Q has log p/q of the model's steps in it: real transitions alone cannot tell whether it is too high."""
+    trust_rate: Rate | None = None
+    """For the same reason."""
 
 
 SETTINGS: dict[str, dict[str, Any]] = {

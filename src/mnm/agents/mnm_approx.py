@@ -15,7 +15,7 @@ from typing import Literal
 import jax
 from jaxtyping import Array
 
-from mnm.agents.actor_critic import td_steps, update_policy
+from mnm.agents.actor_critic import update_policy
 from mnm.agents.algorithm import Algorithm
 from mnm.agents.base import Metrics, NonNegative
 from mnm.agents.classifier import (
@@ -32,7 +32,13 @@ from mnm.agents.classifier import (
     update_model_and_classifier,
     warm_up,
 )
-from mnm.agents.world_model import imagine, observe, real_rows, sample_experience
+from mnm.agents.world_model import (
+    imagine,
+    observe,
+    real_rows,
+    sample_experience,
+    update_critics,
+)
 from mnm.replay import Replay
 
 
@@ -69,7 +75,7 @@ def update(
         unit = state.world.statistics.rewards.unit[0]
         experience = experience._replace(rewards=experience.rewards + config.ratio_weight * unit * ratios)
     # Line 4: update Q on it,
-    actor_critic, metrics = td_steps(config, state.actor_critic, experience, noise_key)
+    actor_critic, metrics = update_critics(config, state, experience, noise_key)
     # and the policy.
     observations = sample_experience(config, replay, model_buffer, experience_key, 1).observations[0]
     actor_critic, policy_metrics = update_policy(config, actor_critic, observations, policy_key)

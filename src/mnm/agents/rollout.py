@@ -37,8 +37,9 @@ def prediction(
     """Mean and std of the next observation by every member of the target network; and what follows its mean change."""
     means, log_stds = world.target_dynamics.distribution(world.inputs(observations, actions))
     outcome = world.outcome(termination, observations, actions, means.mean(axis=0))
-    spread = world.statistics.changes.spread
-    return world.next_observations(observations, means), jnp.exp(log_stds) * spread, outcome
+    after = partial(world.next_observations, observations)
+    next_observations, stds = jax.jvp(after, (means,), (jnp.exp(log_stds),))
+    return next_observations, stds, outcome
 
 
 @partial(jax.jit, static_argnums=0)

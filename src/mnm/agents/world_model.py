@@ -17,16 +17,31 @@ import tyro
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from mnm.agents import actor_critic as parts
-from mnm.agents.actor_critic import Actor, ActorCritic, ActorCriticConfig, adam_step, init_actor_critic
+from mnm.agents.actor_critic import (
+    Actor,
+    ActorCritic,
+    ActorCriticConfig,
+    adam_step,
+    has_begun,
+    init_actor_critic,
+    next_values,
+    td_steps,
+    without_pessimism,
+)
 from mnm.agents.base import Count, CountOrZero, Layers, Metrics, NonNegative, Positive, Rate, Share
 from mnm.envs.terminations import Termination
+from mnm.losses.actor_critic import shrinkage
 from mnm.losses.model import gaussian_nll
+from mnm.losses.reward import td_target
 from mnm.networks import MLP, Activation, GaussianDynamics, Network, moved_target
-from mnm.normalizer import Normalizer
+from mnm.normalizer import JUMP, Normalizer, squash, unsquash
 from mnm.replay import Replay, Transitions
 
 PRIOR_ROWS = 3_000
 """Up to so many real transitions the weight decay is whole; then it falls as 1/n, as a prior's weight beside data."""
+
+TRUST_START = 50
+"""Transitions seen before the model's rows weigh less than real ones."""
 
 RANGE_MARGIN = 0.1
 """How far outside of the range seen a predicted observation may lie, in widths of that range."""
@@ -62,6 +77,9 @@ class ModelConfig(ActorCriticConfig):
     """The share of real transitions in every batch of the critics and the policy; the rest is the model's."""
     real_action_ratio: NonNegative = 0.0
     """The share of the model's steps from real states that take the real action; the rest takes the policy's."""
+    trust_rate: Rate | None = 0.002
+    """How fast the weight of the model's rows in the critics' loss follows what real transitions bear out of the errors
+    that the model finds in Q; None: they weigh as much as real rows."""
     warmup_updates: CountOrZero = 100_000
     """Updates of the model alone, when the random steps are over and before the policy starts to learn."""
     termination: Annotated[Termination | None, tyro.conf.Suppress] = None
@@ -77,6 +95,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "model_learning_rate": 3e-4,
         "model_weight_decay": 0.0,
         "nll_beta": 0.0,
+        "trust_rate": None,
     },
     "cpu": {
         "hidden": (128, 128),
@@ -117,10 +136,44 @@ class Statistics(eqx.Module):
         """With one transition more."""
         return Statistics(
             self.observations.add(transition.observations),
-            self.changes.add(transition.next_observations - transition.observations),
+            self.changes.add(transition.next_observations - transition.observations, most=JUMP),
             self.rewards.add(transition.rewards[None]),
             self.ends + (1.0 - transition.continues),
         )
+
+
+class Trust(eqx.Module):
+    """How far the errors that the model finds in Q are borne out by real transitions: two running averages."""
+
+    agreement: Float[Array, ""]
+    """Of (y - Q)(m - Q): y the target of a real transition, m the one that the model makes of the same (s, a)."""
+    size: Float[Array, ""]
+    """Of (m - Q)^2."""
+    count: Float[Array, ""]
+    """Transitions seen."""
+
+    @classmethod
+    def whole(cls) -> Trust:
+        """Of a model of which nothing is known yet."""
+        return cls(jnp.zeros(()), jnp.zeros(()), jnp.zeros(()))
+
+    @property
+    def value(self) -> Float[Array, ""]:
+        """Between 0 and 1: the share of the model's errors that is believed."""
+        return jnp.where(self.count < TRUST_START, 1.0, shrinkage(self.agreement, self.size))
+
+    def add(self, real: Float[Array, ""], models: Float[Array, " members"], rate: float) -> Trust:
+        """With one transition more: its error y - Q, and the errors m - Q by samples of the model, one a member.
+
+        The members' noise averages out over the rows of the critics, and so must it in the square of their mean.
+        """
+        count, total = self.count + 1.0, len(models)
+        square = models.mean() ** 2
+        if total > 1:
+            square -= models.var() / (total - 1)
+        rate_now = jnp.maximum(rate, 1.0 / count)
+        agreement = self.agreement + rate_now * (real * models.mean() - self.agreement)
+        return Trust(agreement, self.size + rate_now * (square - self.size), count)
 
 
 class World(eqx.Module):
@@ -133,6 +186,7 @@ class World(eqx.Module):
     """Normalized s, a -> normalized r."""
     termination_head: MLP
     """Normalized s, a, s' -> logit of the probability that the episode goes on."""
+    trust: Trust
     dynamics_optimiser: optax.OptState
     reward_optimiser: optax.OptState
     termination_optimiser: optax.OptState
@@ -142,12 +196,12 @@ class World(eqx.Module):
         return jnp.concatenate([self.statistics.observations.normalize(observations), actions], axis=-1)
 
     def changes(self, observations: Array, next_observations: Array) -> Array:
-        """Normalized s' - s."""
-        return self.statistics.changes.normalize(next_observations - observations)
+        """Normalized s' - s, jumps by their logarithm: few of them would be most of every loss."""
+        return squash(self.statistics.changes.normalize(next_observations - observations))
 
     def next_observations(self, observations: Array, changes: Array) -> Array:
         """s' from s and the normalized change."""
-        return observations + self.statistics.changes.restore(changes)
+        return observations + self.statistics.changes.restore(unsquash(changes))
 
     def continue_logits(
         self, termination_head: MLP, observations: Array, actions: Array, next_observations: Array
@@ -234,12 +288,42 @@ def init_world(config: ModelConfig, observation_dim: int, action_dim: int, key: 
     continues = MLP(continues_key, (inputs + observation_dim, *config.head_hidden, 1), activation=activation)
     optimiser = optax.adam(config.model_learning_rate)
     states = (optimiser.init(network) for network in (dynamics, rewards, continues))
-    return World(statistics, dynamics, jax.tree.map(jnp.copy, dynamics), rewards, continues, *states)
+    target = jax.tree.map(jnp.copy, dynamics)
+    return World(statistics, dynamics, target, rewards, continues, Trust.whole(), *states)
 
 
 def observe(config: ModelConfig, state: AnyState, transition: Transitions) -> AnyState:
-    """The agent with its statistics and its pessimism moved by one real transition."""
+    """The agent with its statistics, its pessimism and its trust in the model moved by one real transition."""
+    if config.trust_rate is not None:
+        key, trust_key = jax.random.split(state.key)
+        trust = moved_trust(config, config.trust_rate, state, transition, trust_key)
+        state = eqx.tree_at(lambda s: (s.world.trust, s.key), state, (trust, key))
     return observe_with_reward(config, state, transition, transition.rewards, transition.continues)
+
+
+def moved_trust(config: ModelConfig, rate: float, state: AnyState, transition: Transitions, key: PRNGKeyArray) -> Trust:
+    """The trust moved by what a transition of the present policy, not yet learned from, says of the model.
+
+    All errors are of the critics' mean, by the same draw of the policy's noise.
+    """
+    world, actor_critic = state.world, without_pessimism(state.actor_critic)
+    model_key, policy_key = jax.random.split(key)
+    real = jax.tree.map(lambda value: value[None], transition)
+    means, log_stds = world.dynamics.distribution(world.inputs(real.observations, real.actions))
+    changes = (means + jnp.exp(log_stds) * jax.random.normal(model_key, means.shape))[:, 0]
+    observations, actions = (jnp.repeat(rows, len(changes), axis=0) for rows in (real.observations, real.actions))
+    noise = jax.random.normal(policy_key, real.actions.shape)
+    unit = actor_critic.rewards.unit[0]
+    q_value = actor_critic.lower_q(actor_critic.critics, real.observations, real.actions)
+
+    def errors(rows: Transitions) -> Float[Array, " rows"]:
+        values = next_values(actor_critic, rows.next_observations, jnp.broadcast_to(noise, rows.actions.shape))
+        return (td_target(rows.rewards, rows.continues, values, config.discount) - q_value) / unit
+
+    moved = world.trust.add(
+        errors(real)[0], errors(world.outcome(config.termination, observations, actions, changes)), rate
+    )
+    return jax.tree.map(lambda new, old: jnp.where(has_begun(actor_critic), new, old), moved, world.trust)
 
 
 def observe_with_reward(
@@ -297,6 +381,19 @@ def sample_experience(
     real = replay.sample_batches(real_key, batches, count)
     model = model_buffer.sample_batches(model_key, batches, config.batch_size - count)
     return jax.tree.map(lambda *columns: jnp.concatenate(columns, axis=1), real, model)
+
+
+def update_critics(
+    config: ModelConfig, state: AgentState, experience: Transitions, key: PRNGKeyArray
+) -> tuple[ActorCritic, Metrics]:
+    """Steps of the critics on batches of experience: real rows, and the model's, which weigh as much as it is trusted.
+
+    A model that errs about what decides the return, a contact say, then does no harm; one that does not is used.
+    """
+    trust = state.world.trust.value
+    weights = jnp.where(jnp.arange(config.batch_size) < real_rows(config), 1.0, trust)
+    actor_critic, metrics = td_steps(config, state.actor_critic, experience, key, weights=weights)
+    return actor_critic, metrics | {"model_trust": trust}
 
 
 def update_dynamics(

@@ -8,18 +8,31 @@ from jaxtyping import Array, Float
 
 
 def critic_loss(
-    q_values: Float[Array, "critics batch"], targets: Float[Array, " batch"], error_limit: float | None = None
+    q_values: Float[Array, "critics batch"],
+    targets: Float[Array, " batch"],
+    error_limit: float | None = None,
+    weights: Float[Array, " batch"] | float = 1.0,
 ) -> Float[Array, ""]:
-    """sum over critics of E[ ( Q(s,a) - y )^2 ]  (Eq. q-loss); the targets y are constants.
+    """sum over critics of E[ weight ( Q(s,a) - y )^2 ]  (Eq. q-loss); the targets y and the weights are constants.
 
     Departs from the paper if a limit is given: an error e beyond it counts as 2 limit e - limit^2 (Huber's loss), so
-    that a few targets that are far off do not drown the others.
+    that a few targets that are far off do not drown the others. And if weights are given: a row's gradient is then that
+    of a target which lies between Q and y, so much of the way as its weight says.
     """
     errors = jnp.abs(q_values - jax.lax.stop_gradient(targets))
     losses = errors**2
     if error_limit is not None:
         losses = jnp.where(errors <= error_limit, losses, 2.0 * error_limit * errors - error_limit**2)
-    return losses.mean(axis=-1).sum()
+    return (weights * losses).mean(axis=-1).sum()
+
+
+def shrinkage(agreement: Float[Array, ""], size: Float[Array, ""]) -> Float[Array, ""]:
+    """E[ (y - Q)(m - Q) ] / E[ (m - Q)^2 ], between 0 and 1: how much of the errors m - Q is borne out by y - Q.
+
+    The b for which Q + b (m - Q) is nearest to y in the mean square. Here m is the target that the model makes of
+    (s, a), and y that of the real transition.
+    """
+    return jnp.where(size > 0.0, jnp.clip(agreement / jnp.where(size > 0.0, size, 1.0), 0.0, 1.0), 0.0)
 
 
 def pessimistic_q(
