@@ -84,6 +84,8 @@ class PricedConfig(AdversarialConfig):
     """Their Q has log p/q of the model's steps in it: real transitions alone cannot tell whether it is too high."""
     trust_rate: Rate | None = None
     """For the same reason."""
+    real_ratio: Share = 0.5
+    """More of the model's rows: log p/q stands in their rewards alone."""
 
 
 SETTINGS: dict[str, dict[str, Any]] = {

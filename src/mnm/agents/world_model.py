@@ -73,7 +73,7 @@ class ModelConfig(ActorCriticConfig):
     """How many transitions of the model are kept."""
     rollout_length: Count = 1
     """Steps in the model from each real state."""
-    real_ratio: Share = 0.5
+    real_ratio: Share = 0.75
     """The share of real transitions in every batch of the critics and the policy; the rest is the model's."""
     real_action_ratio: NonNegative = 0.0
     """The share of the model's steps from real states that take the real action; the rest takes the policy's."""
