@@ -15,11 +15,21 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from mnm.agents.actor_critic import td_steps, update_policy
+from mnm.agents.actor_critic import update_policy
 from mnm.agents.algorithm import Algorithm
 from mnm.agents.base import Metrics, NonNegative
 from mnm.agents.mbpo import update_model, warm_up
-from mnm.agents.world_model import SETTINGS, AgentState, ModelConfig, World, imagine, init, observe, sample_experience
+from mnm.agents.world_model import (
+    SETTINGS,
+    AgentState,
+    ModelConfig,
+    World,
+    imagine,
+    init,
+    observe,
+    sample_experience,
+    trusted_td_steps,
+)
 from mnm.replay import Replay, Transitions
 
 
@@ -50,7 +60,7 @@ def update(config: CautiousConfig, state: AgentState, replay: Replay, _: Array) 
 
     # Update the critics on real transitions and the model's, then the policy.
     experience = sample_experience(config, replay, model_buffer, critics_key, config.critic_updates)
-    actor_critic, metrics = td_steps(config, state.actor_critic, experience, noise_key)
+    actor_critic, metrics = trusted_td_steps(config, state, experience, noise_key)
     observations = sample_experience(config, replay, model_buffer, experience_key, 1).observations[0]
     actor_critic, policy_metrics = update_policy(config, actor_critic, observations, policy_key)
     # Update the model by maximum likelihood.

@@ -47,7 +47,7 @@ from mnm.agents.world_model import (
     moved_dynamics,
     real_rows,
     sample_experience,
-    update_critics,
+    trusted_td_steps,
     update_heads,
 )
 from mnm.networks import MLP
@@ -439,9 +439,9 @@ def test_the_critics_learn_from_the_model_s_rows_as_far_as_it_is_trusted(replays
     for value, trust in trusts.items():
         trusting = eqx.tree_at(lambda s: s.world.trust, state, trust)
         other = experience._replace(rewards=experience.rewards.at[:, real_rows(config) :].add(100.0))
-        pairs = [update_critics(config, trusting, rows, jax.random.key(4))[0] for rows in (experience, other)]
+        pairs = [trusted_td_steps(config, trusting, rows, jax.random.key(4))[0] for rows in (experience, other)]
         learned[value] = different(*(pair.critics for pair in pairs))
-        assert float(update_critics(config, trusting, experience, jax.random.key(4))[1]["model_trust"]) == value
+        assert float(trusted_td_steps(config, trusting, experience, jax.random.key(4))[1]["model_trust"]) == value
     assert learned == {0.0: False, 1.0: True}
 
 

@@ -37,7 +37,7 @@ from mnm.agents.world_model import (
     observe,
     real_rows,
     sample_experience,
-    update_critics,
+    trusted_td_steps,
 )
 from mnm.replay import Replay
 
@@ -75,7 +75,7 @@ def update(
         unit = state.world.statistics.rewards.unit[0]
         experience = experience._replace(rewards=experience.rewards + config.ratio_weight * unit * ratios)
     # Line 4: update Q on it,
-    actor_critic, metrics = update_critics(config, state, experience, noise_key)
+    actor_critic, metrics = trusted_td_steps(config, state, experience, noise_key)
     # and the policy.
     observations = sample_experience(config, replay, model_buffer, experience_key, 1).observations[0]
     actor_critic, policy_metrics = update_policy(config, actor_critic, observations, policy_key)

@@ -25,7 +25,7 @@ from mnm.agents.world_model import (
     init,
     observe,
     sample_experience,
-    update_critics,
+    trusted_td_steps,
     update_dynamics,
     update_heads,
 )
@@ -56,7 +56,7 @@ def update(config: ValueWeightedConfig, state: AgentState, replay: Replay, _: Ar
 
     # Update the critics on real transitions and the model's, then the policy.
     experience = sample_experience(config, replay, model_buffer, critics_key, config.critic_updates)
-    actor_critic, metrics = update_critics(config, state, experience, noise_key)
+    actor_critic, metrics = trusted_td_steps(config, state, experience, noise_key)
     observations = sample_experience(config, replay, model_buffer, experience_key, 1).observations[0]
     actor_critic, policy_metrics = update_policy(config, actor_critic, observations, policy_key)
     # Update the model by the weighted likelihood; it sees Q as it was.

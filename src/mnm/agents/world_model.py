@@ -167,10 +167,10 @@ class Trust(eqx.Module):
 
         The members' noise averages out over the rows of the critics, and so must it in the square of their mean.
         """
-        count, total = self.count + 1.0, len(models)
+        count, members = self.count + 1.0, len(models)
         square = models.mean() ** 2
-        if total > 1:
-            square -= models.var() / (total - 1)
+        if members > 1:
+            square -= models.var() / (members - 1)
         rate_now = jnp.maximum(rate, 1.0 / count)
         agreement = self.agreement + rate_now * (real * models.mean() - self.agreement)
         return Trust(agreement, self.size + rate_now * (square - self.size), count)
@@ -309,7 +309,7 @@ def moved_trust(config: ModelConfig, rate: float, state: AnyState, transition: T
     world, actor_critic = state.world, without_pessimism(state.actor_critic)
     model_key, policy_key = jax.random.split(key)
     real = jax.tree.map(lambda value: value[None], transition)
-    means, log_stds = world.dynamics.distribution(world.inputs(real.observations, real.actions))
+    means, log_stds = world.target_dynamics.distribution(world.inputs(real.observations, real.actions))
     changes = (means + jnp.exp(log_stds) * jax.random.normal(model_key, means.shape))[:, 0]
     observations, actions = (jnp.repeat(rows, len(changes), axis=0) for rows in (real.observations, real.actions))
     noise = jax.random.normal(policy_key, real.actions.shape)
@@ -383,7 +383,7 @@ def sample_experience(
     return jax.tree.map(lambda *columns: jnp.concatenate(columns, axis=1), real, model)
 
 
-def update_critics(
+def trusted_td_steps(
     config: ModelConfig, state: AgentState, experience: Transitions, key: PRNGKeyArray
 ) -> tuple[ActorCritic, Metrics]:
     """Steps of the critics on batches of experience: real rows, and the model's, which weigh as much as it is trusted.
