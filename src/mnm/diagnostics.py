@@ -260,8 +260,8 @@ def model_errors(
 ) -> dict[str, Array]:
     """Mean squared error of the target model's means, after 1 step and after 10 on its own predictions.
 
-    In units of the normalized change; an error that is as large as a jump counts by its logarithm. The constant
-    predictor always moves by the mean change of the training data.
+    In units of the normalized change; an error that is as large as a jump in every step counts by its logarithm. The
+    constant predictor always moves by the mean change of the training data.
     """
 
     def step(observations: Array, actions: Array) -> Array:
@@ -271,8 +271,8 @@ def model_errors(
     scale = world.statistics.changes.unit
     drift = world.statistics.changes.mean
 
-    def error(predicted: Array, real: Array) -> Array:
-        return jnp.square(squash((predicted - real) / scale)).mean()
+    def error(predicted: Array, real: Array, steps: int = 1) -> Array:
+        return jnp.square(steps * squash((predicted - real) / scale / steps)).mean()
 
     metrics = {
         "model_error_1": error(step(rows.observations, rows.actions), rows.next_observations),
@@ -281,8 +281,8 @@ def model_errors(
     if segments is not None:
         observations, actions = segments
         predicted, _ = jax.lax.scan(lambda s, a: (step(s, a), None), observations[0], actions)
-        metrics["model_error_10"] = error(predicted, observations[-1])
-        metrics["constant_error_10"] = error(observations[0] + WINDOW * drift, observations[-1])
+        metrics["model_error_10"] = error(predicted, observations[-1], WINDOW)
+        metrics["constant_error_10"] = error(observations[0] + WINDOW * drift, observations[-1], WINDOW)
     return metrics
 
 
