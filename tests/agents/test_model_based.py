@@ -31,6 +31,7 @@ from mnm.agents.classifier import (
     experience_ratios,
     init,
     log_ratios,
+    price_of_doubt,
     sample_real,
     update_model_and_classifier,
 )
@@ -774,6 +775,34 @@ def test_a_classifier_is_trusted_as_far_as_held_out_transitions_bear_it_out(agen
     assert float(nothing.trust) < 0.1
     assert not different(nothing.network, right.network)
     assert not different(after_a_while(replace(config, calibrate=False), shifted, wrong, replay), wrong)
+
+
+def always_over(observations, actions, next_observations):
+    return jnp.ones(len(observations), bool)
+
+
+@pytest.mark.parametrize(
+    ("logit", "size", "price"), [(-1.0, 0.2, None), (-2.0, 0.3, None), (-1.0, 50.0, 1.0), (5.0, 0.2, 1.0)]
+)
+def test_a_nat_of_doubt_costs_what_held_out_transitions_say(logit, size, price, agent):
+    """Every episode is over at once, so that targets are rewards, which the model gets wrong by as much everywhere."""
+    config = config_of("mnm_approx", calibrate=True, termination=always_over)
+    promised = float(agent.world.statistics.rewards.restore(jnp.array([2.0]))[0])
+    error = size * float(agent.actor_critic.rewards.unit[0])
+    places = np.arange(ROWS)
+    rewards = np.where(places % HELD_OUT_EVERY > 0, 1e6, promised + error * (-1.0) ** (places // HELD_OUT_EVERY))
+    replay = reward_one_step_later()
+    replay = eqx.tree_at(
+        lambda r: (r.storage.rewards, r.storage.continues), replay, (jnp.asarray(rewards, jnp.float32), jnp.zeros(ROWS))
+    )
+    said = eqx.tree_at(
+        lambda a: (a.world.reward_head, a.classifier.network),
+        agent,
+        (constant(agent.world.reward_head, 2.0), constant(agent.classifier.network, logit)),
+    )
+    doubt = -np.log(0.9 * np.exp(logit) - 0.1)
+    expected = size / doubt if price is None else price
+    assert float(price_of_doubt(config, said, replay, jax.random.key(0))) == pytest.approx(expected, rel=1e-3)
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.5])

@@ -28,6 +28,7 @@ from mnm.agents.world_model import (
     decayed_step,
     moved_dynamics,
     real_rows,
+    target_errors,
     update_heads,
 )
 from mnm.losses.classifier import (
@@ -108,6 +109,9 @@ OFFLINE: dict[str, Any] = {"policy_negatives": 0.5, "calibrate": True}
 
 CALIBRATION_RATE = 0.01
 """How fast the trust in the classifier follows what held-out transitions say: over a hundred updates."""
+
+HIGHEST_PRICE = 1.0
+"""Of a nat of doubt, in units of the rewards' spread."""
 
 
 class Classifier(eqx.Module):
@@ -239,6 +243,20 @@ def calibrated(
     fake = model_ratios(config, world, classifier, held_out.observations, actions, 1, model_key)[0]
     trust = calibration_step(classifier.trust, real, fake, CALIBRATION_RATE)
     return eqx.tree_at(lambda c: c.trust, classifier, trust)
+
+
+def price_of_doubt(config: AdversarialConfig, state: AdversarialState, replay: Replay, key: PRNGKeyArray) -> Array:
+    """What a nat of doubt costs, in units of the rewards' spread, by transitions that were held out.
+
+    E[ abs( y - m ) ] / E[ -`pessimistic_terms` ]: how far the targets m that the model makes are off there, for as much
+    doubt as the classifier has there. Never above HIGHEST_PRICE, so that a classifier without any doubt of them does
+    not make others dear without limit.
+    """
+    batch_key, error_key, ratio_key = jax.random.split(key, 3)
+    held_out = replay.sample_held_out(batch_key, config.batch_size)
+    error = target_errors(config, state.world, state.actor_critic, held_out, error_key).mean()
+    doubt = -pessimistic_terms(config, state.world, state.classifier, held_out, ratio_key).mean()
+    return HIGHEST_PRICE * error / jnp.maximum(HIGHEST_PRICE * doubt, jnp.maximum(error, 1e-8))
 
 
 def update_model_and_classifier(

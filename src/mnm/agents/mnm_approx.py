@@ -28,6 +28,7 @@ from mnm.agents.classifier import (
     experience_ratios,
     init,
     pessimistic_terms,
+    price_of_doubt,
     sample_real,
     update_model_and_classifier,
     warm_up,
@@ -49,8 +50,8 @@ class MnMApproxConfig(AdversarialConfig):
     value_term: Literal["relative", "raw"] = "relative"
     """V in units of its standard deviation in the model's objective, or the paper's V."""
     ratio_weight: NonNegative = 0.0
-    """What a model row's reward loses for each nat by which the classifier doubts it, in units of the rewards' spread,
-    times its trust (`calibrate`). 0: nothing, as in the paper; from a data set 1."""
+    """How much of the price a model row pays for each nat by which the classifier doubts it: the price is how wrong the
+    model is on held-out transitions for each nat of doubt there. 0: nothing, as in the paper; from a data set 1."""
 
 
 PRESETS = {scale: MnMApproxConfig(**settings) for scale, settings in SETTINGS.items()}
@@ -61,7 +62,7 @@ def update(
 ) -> tuple[AdversarialState, Metrics]:
     """One update of everything: Algorithm 1, whose lines are named."""
     pessimistic = config.ratio_weight > 0
-    key, *keys = jax.random.split(state.key, 10 if pessimistic else 8)
+    key, *keys = jax.random.split(state.key, 11 if pessimistic else 8)
     batch_key, imagine_key, critics_key, noise_key, experience_key, policy_key, model_key, *more_keys = keys
     batch = sample_real(config, replay, batch_key)
     # Line 2: sample experience from the learned model.
@@ -72,8 +73,9 @@ def update(
     experience = sample_experience(config, replay, model_buffer, critics_key, config.critic_updates)
     if pessimistic:
         ratios = experience_ratios(config, state, experience, more_keys[0], pessimistic_terms)
+        price = price_of_doubt(config, state, replay, more_keys[1])
         unit = state.world.statistics.rewards.unit[0]
-        experience = experience._replace(rewards=experience.rewards + config.ratio_weight * unit * ratios)
+        experience = experience._replace(rewards=experience.rewards + config.ratio_weight * price * unit * ratios)
     # Line 4: update Q on it,
     actor_critic, metrics = trusted_td_steps(config, state, experience, noise_key)
     # and the policy.
@@ -85,9 +87,9 @@ def update(
     )
     metrics |= policy_metrics | model_metrics
     if pessimistic:
-        classifier = calibrated(config, world, state.actor_critic.actor, classifier, replay, more_keys[1])
-        model_rows = ratios[:, real_rows(config) :]
-        metrics |= {"trust": classifier.trust, "doubt": -model_rows.mean()}
+        classifier = calibrated(config, world, state.actor_critic.actor, classifier, replay, more_keys[2])
+        doubt = -ratios[:, real_rows(config) :].mean()
+        metrics |= {"trust": classifier.trust, "doubt": doubt, "price": price}
     return AdversarialState(actor_critic, world, model_buffer, key, classifier), metrics
 
 

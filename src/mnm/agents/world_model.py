@@ -326,6 +326,24 @@ def moved_trust(config: ModelConfig, rate: float, state: AnyState, transition: T
     return jax.tree.map(lambda new, old: jnp.where(has_begun(actor_critic), new, old), moved, world.trust)
 
 
+def target_errors(
+    config: ModelConfig, world: World, actor_critic: ActorCritic, rows: Transitions, key: PRNGKeyArray
+) -> Float[Array, " batch"]:
+    """abs( y - m ) in units of the rewards' spread: y the targets of real transitions, m those that the model makes of
+    the same (s, a), the mean over its members' means; both by the same draw of the policy's noise."""
+    noise = jax.random.normal(key, rows.actions.shape)
+
+    def targets(rows: Transitions) -> Float[Array, " batch"]:
+        values = next_values(actor_critic, rows.next_observations, noise)
+        return td_target(rows.rewards, rows.continues, values, config.discount)
+
+    def by_member(changes: Float[Array, "batch obs"]) -> Float[Array, " batch"]:
+        return targets(world.outcome(config.termination, rows.observations, rows.actions, changes))
+
+    means, _ = world.target_dynamics.distribution(world.inputs(rows.observations, rows.actions))
+    return jnp.abs(targets(rows) - jax.vmap(by_member)(means).mean(axis=0)) / actor_critic.rewards.unit[0]
+
+
 def observe_with_reward(
     config: ModelConfig,
     state: AnyState,
