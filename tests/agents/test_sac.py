@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import partial
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from agents.probes import filled, random_actions
 from mnm.agents.actor_critic import JUDGED_FROM, ActorCriticConfig
 from mnm.agents.sac import init, observe, update
+from mnm.normalizer import Normalizer
 from mnm.training.programs import update_many
 
 pytestmark = pytest.mark.slow
@@ -98,7 +100,7 @@ def test_without_an_average_the_latest_policy_is_evaluated():
 def test_fresh_transitions_that_pay_less_than_q_promises_raise_the_pessimism(real, direction):
     """Q is learned from rewards of 1, then the task pays another one; a transition that is learned moves nothing."""
     replay = one_state(np.ones(500), random_actions(500), continues=0.0)
-    config = replace(CONFIG, pessimism_rate=0.01)
+    config = replace(CONFIG, pessimism_rate=0.01, least_pessimism=0.0)
     state, metrics = train(replay, updates=JUDGED_FROM, config=config)
     assert float(state.actor_critic.pessimism) == float(metrics["pessimism"]) == 1.0  # nothing moves it while Q is new
     row = jax.tree.map(lambda column: column[0], replay.storage)
@@ -108,3 +110,16 @@ def test_fresh_transitions_that_pay_less_than_q_promises_raise_the_pessimism(rea
     assert np.sign(float(surprised) - 1.0) == direction
     fixed = observe(replace(config, pessimism_rate=0.0), state, row._replace(rewards=jnp.asarray(real)))
     assert float(fixed.actor_critic.pessimism) == 1.0
+
+
+@pytest.mark.parametrize(("continues", "least"), [(1.0, 0.0), (0.0, 0.7)])
+def test_where_episodes_end_the_pessimism_has_a_floor(continues, least):
+    """However much better than Q the transitions are."""
+    replay = one_state(np.ones(500), random_actions(500), continues=0.0)
+    config = replace(CONFIG, pessimism_rate=1.0, least_pessimism=0.7)
+    state, _ = train(replay, updates=JUDGED_FROM, config=config)
+    row = jax.tree.map(lambda column: column[0], replay.storage)._replace(continues=jnp.asarray(continues))
+    fresh = eqx.tree_at(lambda s: s.actor_critic.continuation, state, Normalizer.empty(1))
+    seen = observe(config, fresh, row)
+    better = observe(config, seen, row._replace(rewards=jnp.asarray(1e3)))
+    assert float(better.actor_critic.pessimism) == pytest.approx(least)

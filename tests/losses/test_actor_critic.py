@@ -69,8 +69,8 @@ def test_the_minimum_passes_its_gradient_to_the_lesser_critic_alone():
 
 
 def test_critics_that_promise_too_much_become_more_pessimistic():
-    for before, surprise, after in ((1.0, -2.0, 1.2), (1.0, 2.0, 0.8), (0.1, 2.0, 0.0), (4.9, -2.0, 5.0)):
-        moved = pessimism_step(jnp.array(before), jnp.array(surprise), rate=0.1, most=5.0)
+    for before, surprise, after in ((1.0, -2.0, 1.2), (1.0, 2.0, 0.8), (0.6, 2.0, 0.5), (4.9, -2.0, 5.0)):
+        moved = pessimism_step(jnp.array(before), jnp.array(surprise), rate=0.1, least=0.5, most=5.0)
         assert float(moved) == pytest.approx(after)
 
 

@@ -62,6 +62,9 @@ class ActorCriticConfig(AgentConfig):
     pessimism_rate: NonNegative = 1e-3
     """How fast the pessimism follows what real transitions show: for each, before it is learned from, it falls by the
     rate times the transition's temporal-difference error in units of the rewards' spread. 0: it stays as it is."""
+    least_pessimism: NonNegative = 1.0
+    """How far it may fall where episodes end: critics that lag behind a policy which gets better look too low, and are
+    not. Where no episode has ended it may fall to 0."""
     policy_average_rate: Rate | None = 0.005
     """How fast the running average of the policy's weights follows, which is evaluated, predicts and is kept; None: the
     latest policy is. Training acts with the latest."""
@@ -127,7 +130,7 @@ class ActorCritic(eqx.Module):
     rewards: Normalizer
     """Of the rewards that the critics learn from; it may stay empty too."""
     continuation: Normalizer
-    """Of whether episodes go on; with `rewards`."""
+    """Of whether episodes go on."""
     base_value: Float[Array, ""]
     """Q where every step pays the mean reward and goes on as often as the mean step; the critics learn the rest."""
     pessimism: Float[Array, ""]
@@ -191,13 +194,12 @@ def observe(
     if config.normalize_observations:
         observations = actor_critic.observations.add(transition.observations)
         actor_critic = eqx.tree_at(lambda a: a.observations, actor_critic, observations)
+    continuation = actor_critic.continuation.add(transition.continues[None])
+    actor_critic = eqx.tree_at(lambda a: a.continuation, actor_critic, continuation)
     if config.normalize_rewards:
         rewards = actor_critic.rewards.add(transition.rewards[None])
-        continuation = actor_critic.continuation.add(transition.continues[None])
         base_value = rewards.mean[0] / (1.0 - config.discount * continuation.mean[0])
-        actor_critic = eqx.tree_at(
-            lambda a: (a.rewards, a.continuation, a.base_value), actor_critic, (rewards, continuation, base_value)
-        )
+        actor_critic = eqx.tree_at(lambda a: (a.rewards, a.base_value), actor_critic, (rewards, base_value))
     return actor_critic
 
 
@@ -211,7 +213,8 @@ def _calibrated(
     target = td_target(row.rewards, row.continues, next_values(plain, row.next_observations, noise), config.discount)
     surprise = (target - plain.lower_q(plain.target_critics, row.observations, row.actions))[0]
     surprise = jnp.where(has_begun(actor_critic), surprise / actor_critic.rewards.unit[0], 0.0)
-    pessimism = pessimism_step(actor_critic.pessimism, surprise, config.pessimism_rate, MOST_PESSIMISM)
+    least = jnp.where(actor_critic.continuation.lowest[0] < 1.0, config.least_pessimism, 0.0)
+    pessimism = pessimism_step(actor_critic.pessimism, surprise, config.pessimism_rate, least, MOST_PESSIMISM)
     return eqx.tree_at(lambda a: a.pessimism, actor_critic, pessimism)
 
 

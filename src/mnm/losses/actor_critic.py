@@ -44,15 +44,15 @@ def pessimistic_q(
 
 
 def pessimism_step(
-    pessimism: Float[Array, ""], surprise: Float[Array, ""], rate: float, most: float
+    pessimism: Float[Array, ""], surprise: Float[Array, ""], rate: float, least: float | Float[Array, ""], most: float
 ) -> Float[Array, ""]:
-    """The pessimism after one real transition that the critics have not learned from yet, between 0 and `most`.
+    """The pessimism after one real transition that the critics have not learned from yet, between `least` and `most`.
 
     Its surprise is r + discount V(s') - Q(s,a), Q and V by the critics' mean. Along a trajectory the surprises,
     discounted, add up to the return less Q at its start: critics that promise too much meet negative ones, and must be
     more pessimistic. Where they are 0 in the mean, Q is right in the mean on the policy's own states.
     """
-    return jnp.clip(pessimism - rate * surprise, 0.0, most)
+    return jnp.clip(pessimism - rate * surprise, least, most)
 
 
 def soft_values(
