@@ -163,9 +163,10 @@ def _saved_env(path: Path, header: Mapping[str, Any]) -> Task:
             raise SavedAgentError(f"{path}: a damaged agent: {error}") from error
     if env is None:
         name = header["task"]
+        example = name if name.isidentifier() else "make_env"
         raise SavedAgentError(
-            f"{path}: the agent was trained on {name}, an environment that a function made: give it, as in"
-            f" mnm.load({path.name!r}, env={name})"
+            f"{path}: the agent was trained on {name}, an environment that a function made: give that function, as in"
+            f" mnm.load({path.name!r}, env={example})"
         )
     return str(env)
 
