@@ -5,13 +5,14 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 BENCH_INSTALLED := $(VENV)/.installed-bench
 DOCS_INSTALLED := $(VENV)/.installed-docs
+SB3_INSTALLED := $(VENV)/.installed-sb3
 RIVALS := .venv-bench
 RIVALS_INSTALLED := $(RIVALS)/.installed
 SOURCES := src tests bench examples docs/hooks.py
 WHEEL := .venv-wheel
 TESTS := -m pytest -n auto --dist loadgroup --no-loadscope-reorder
 
-.PHONY: install run test test-fast test-long test-wheel lint types bench docs clean
+.PHONY: install run test test-fast test-long test-wheel test-sb3 lint types bench docs clean
 
 install: $(INSTALLED)
 
@@ -29,6 +30,10 @@ $(BENCH_INSTALLED): $(INSTALLED)
 
 $(DOCS_INSTALLED): $(INSTALLED)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[docs]'
+	@touch $@
+
+$(SB3_INSTALLED): $(INSTALLED)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[sb3]'
 	@touch $@
 
 # Other libraries, in an environment of their own: they want other versions, and one of them the wrong hydra.
@@ -69,6 +74,10 @@ test-wheel:
 	$(WHEEL)/bin/python -m pip wheel --quiet --no-deps --wheel-dir $(WHEEL)/dist .
 	$(WHEEL)/bin/python -m pip install --quiet "$$(echo $(WHEEL)/dist/*.whl)[mujoco]" beartype hypothesis "pytest<9.2" pytest-xdist
 	$(WHEEL)/bin/python -m pytest tests/envs/test_dclaw.py
+
+# Stable-Baselines3's agent in a learned model, and its tools on ours: skipped elsewhere, as it brings PyTorch.
+test-sb3: $(SB3_INSTALLED)
+	$(BIN)/python -m pytest tests/test_api.py tests/test_docs.py tests/test_learned_model.py -k "stable_baselines3 or model.md"
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check $(SOURCES)

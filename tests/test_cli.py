@@ -797,12 +797,37 @@ def test_a_mistyped_command_gets_the_nearest_named(run):
     assert "there is no command 'trian' (did you mean train?); there are train, resume, " in error
 
 
+def test_a_mistyped_flag_of_train_gets_those_of_its_agent_alone(run):
+    code, _, error = run("train", "sac", "--sed", "3")
+    assert code == 2
+    assert "--seed INT" in error
+    assert "run mnm train sac --help" in error
+    assert "mbpo" not in error
+    assert "mnm sac" not in error  # there is no such command
+
+
+def test_the_agent_comes_first(run):
+    code, _, error = run("train", "--env", "Pendulum-v1", "sac")
+    assert code == 2
+    assert_one_line(error)
+    assert "the agent comes before '--env': mnm train AGENT --env ID; there are sac, mbpo, " in error
+
+
+def test_the_system_s_reason_is_given_without_its_number(run, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.json").mkdir()
+    code, _, error = run("resume", tmp_path / "run")
+    assert code == 2
+    assert error == f"mnm: {tmp_path / 'run' / 'config.json'} cannot be read: Is a directory\n"
+
+
 def test_the_tasks_that_cannot_be_trained_on_are_marked(run):
     lines = run("envs")[1].splitlines()
     finite = [line for line in lines if " choices " in line and " states " in line and "mnm/" in line]
     assert len(finite) == 5
     assert all(line.rstrip().endswith("(mnm solve)") for line in finite)
     assert any("mnm train does not take them" in line for line in lines)
+    assert any("Any other Gymnasium id whose actions are a Box works too" in line for line in lines)
 
 
 BROKEN = """

@@ -182,20 +182,24 @@ def test_wrong_use_is_one_line(agent, plain, rows):
         (lambda: plain.log_ratio(observations, torques, observations), "^sac has no classifier"),
         (lambda: plain.bound([]), "^sac has no classifier"),
         (lambda: agent.bound([]), "^there are no episodes"),
-        (lambda: agent.model.rollout(observations), "^horizon is None, but must be 1 or more"),
+        (lambda: agent.model.rollout(observations), "^horizon is None, but must be a whole number"),
         (lambda: agent.model.rollout(observations, np.zeros((2, 1)), horizon=3), "^horizon is 3, but 2 steps"),
         (lambda: agent.model.rollout(observations, lambda _: torques[:2], 3), "6 observations, but 2 actions"),
         (lambda: agent.model.predict(observations, torques[:5]), "6 observations, but 5 actions"),
         (lambda: agent.log_ratio(observations, torques, observations[:1]), "6 observations, but 1 next"),
+        (lambda: agent.model.rollout(observations, horizon=1.5), "^horizon is 1.5, but must be a whole number"),
+        (lambda: agent.model.rollout(observations, horizon=0), "^horizon is 0, but must be above 0"),
+        (lambda: agent.model.sample(observations, torques, seed="x"), "^seed is 'x', but must be a whole number"),
         (lambda: agent.model.as_env(0), "^max_episode_steps is 0"),
+        (lambda: agent.model.as_env("3"), "^max_episode_steps is '3', but must be a whole number or None"),
         (lambda: agent.model.as_env(starts="heaven"), "^starts is 'heaven', but must be 'task' or 'replay'"),
     ):
         with pytest.raises(UserError, match=message):
             call()
-    with pytest.raises(
-        ValueError, match=r"^Pendulum-v1: the actions must be finite numbers of shape \(rows, \*\(1,\)\)"
-    ):
+    with pytest.raises(ValueError, match=r"^Pendulum-v1: an action is nan, which is not a finite number"):
         agent.model.predict(observations, np.full((6, 1), np.nan))
+    with pytest.raises(ValueError, match=r"^Pendulum-v1: the actions must have the shape \(rows, 1\), not \(6, 2\)"):
+        agent.model.predict(observations, np.zeros((6, 2)))
     assert plain.q_values(observations, torques).shape == (2, 6)
 
 

@@ -25,8 +25,9 @@ from mnm.diagnostics import Episode
 from mnm.envs.adapter import Task, TaskError
 from mnm.envs.adapter import make as make_environment
 from mnm.learned_model import Bound, LearnedModel
-from mnm.messages import UserError, nearest
+from mnm.messages import nearest
 from mnm.replay import Replay
+from mnm.schema import Count, require
 from mnm.training import saving
 from mnm.training.datasets import open_dataset
 from mnm.training.learner import Learner, Progress, Row
@@ -126,8 +127,7 @@ class Agent(Learner):
 
         on_eval(seed, step, row), on_progress(progress), on_step(), should_stop(): the loop's own hooks, see `Learner`.
         """
-        if log_every is not None and log_every < 1:
-            raise UserError(f"log_every is {log_every}, but must be 1 or more")
+        log_every = require("log_every", log_every, Count | None)
         calls, hooks_given = as_callback(callback), on_eval is not None or on_progress is not None
         bar = watched() and not hooks_given if progress_bar is None else progress_bar
         lines = bar if verbose is None else bool(verbose)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mnm.messages import UserError
+from mnm.schema import Count, require
 from mnm.training.learner import Learner, Row
 from mnm.training.metrics import MetricsWriter
 from mnm.training.saving import config_as_json
@@ -142,9 +143,8 @@ class CheckpointCallback(BaseCallback):
     """
 
     def __init__(self, save_freq: int, save_path: str | Path, name_prefix: str = "agent") -> None:
-        if save_freq < 1:
-            raise UserError(f"save_freq is {save_freq}, but must be 1 or more")
-        self.save_freq, self.folder, self.name_prefix = save_freq, Path(save_path), name_prefix
+        self.save_freq = require("save_freq", save_freq, Count)
+        self.folder, self.name_prefix = Path(save_path), name_prefix
         self._saved = 0
 
     def on_step(self, agent: Learner) -> None:

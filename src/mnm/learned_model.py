@@ -26,6 +26,7 @@ from mnm.diagnostics import Episode, model_returns, value_diagnostics
 from mnm.envs.adapter import make
 from mnm.messages import UserError
 from mnm.replay import Transitions
+from mnm.schema import Count, Seed, require
 from mnm.training.learner import Learner
 
 Floats = NDArray[np.float32]
@@ -138,8 +139,7 @@ class LearnedModel:
             if horizon not in (None, len(given)):
                 raise UserError(f"horizon is {horizon}, but {len(given)} steps of actions are given: leave it out")
             horizon = len(given)
-        if horizon is None or horizon < 1:
-            raise UserError(f"horizon is {horizon}, but must be 1 or more: the number of steps in the model")
+        horizon = require("horizon", horizon, Count)
         steps, ratios = [], []
         for number, step_key in enumerate(jax.random.split(draw_key(seed), horizon)):
             actions = np.asarray(choose(rows) if given is None else given[number])
@@ -188,8 +188,7 @@ class ModelEnv(gym.Env[Any, NDArray]):
     ) -> None:
         if starts not in ("task", "replay"):
             raise UserError(f"starts is {starts!r}, but must be 'task' or 'replay'")
-        if max_episode_steps is not None and max_episode_steps < 1:
-            raise UserError(f"max_episode_steps is {max_episode_steps}, but must be 1 or more")
+        max_episode_steps = require("max_episode_steps", max_episode_steps, Count | None)
         if starts == "replay" and int(agent.replay.size) == 0:
             raise UserError("starts is 'replay', but the agent has stored nothing: let it learn first, or use 'task'")
         self._model, self._agent, self._starts = LearnedModel(agent), agent, starts
@@ -299,7 +298,7 @@ def check_classifier(agent: Learner) -> None:
 
 def draw_key(seed: int | None) -> PRNGKeyArray:
     """A new key each time, or the one of `seed`."""
-    return jax.random.key(int(np.random.default_rng().integers(2**31)) if seed is None else seed)
+    return jax.random.key(np.random.default_rng().integers(2**31) if seed is None else require("seed", seed, Seed))
 
 
 @jax.jit

@@ -59,6 +59,13 @@ class Replay(eqx.Module):
         position = (self.position + count) % self.capacity
         return Replay(storage, position, jnp.minimum(self.size + count, self.capacity))
 
+    def enlarged(self, capacity: int) -> Replay:
+        """The same transitions with room for more; only of a buffer that has overwritten none."""
+        storage = jax.tree.map(
+            lambda column: jnp.zeros((capacity, *column.shape[1:])).at[: self.capacity].set(column), self.storage
+        )
+        return Replay(storage, jnp.array(self.size), self.size)
+
     def sample(self, key: PRNGKeyArray, count: int) -> Transitions:
         """`count` transitions, each drawn uniformly from those stored, with replacement.
 

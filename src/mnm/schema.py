@@ -13,7 +13,9 @@ from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from mnm.messages import short
+import numpy as np
+
+from mnm.messages import UserError, short
 
 LARGEST = 2**31
 """Whole numbers lie below, unless their bounds say otherwise: arrays, counters and indices have 32 bits."""
@@ -63,6 +65,23 @@ def wrong_entry(entries: Mapping[str, Any], kinds: Mapping[str, Any]) -> str:
         elif why := refused(entries[name], kind):
             return f"{name} is {short(entries[name])}, but must be {why}"
     return ""
+
+
+def require(name: str, value: Any, kind: Any) -> Any:
+    """An argument in Python's own numbers; UserError if it is not what it must be."""
+    value = as_python(value)
+    if why := refused(value, kind):
+        raise UserError(f"{name} is {short(value)}, but must be {why}")
+    return value
+
+
+def as_python(value: Any) -> Any:
+    """NumPy's numbers and arrays as Python's own, lists as tuples."""
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return tuple(item.item() if isinstance(item, np.generic) else item for item in value)
+    return value
 
 
 def refused(value: Any, kind: Any) -> str | None:

@@ -1,5 +1,6 @@
 """Settings are checked by their types when they are made."""
 
+import json
 from dataclasses import dataclass, fields, replace
 from typing import Annotated, get_args, get_origin, get_type_hints
 
@@ -8,6 +9,7 @@ import pytest
 
 from mnm.agents import ALGORITHMS
 from mnm.agents.base import AgentConfig, Bounds, ConfigError, Layers
+from mnm.training.saving import config_as_json
 
 CONFIG = ALGORITHMS["mnm_approx"].presets["cpu"]
 
@@ -51,8 +53,17 @@ def test_a_value_that_a_setting_can_have_is_kept(setting, value):
     assert getattr(replace(CONFIG, **{setting: value}), setting) == value
 
 
-def test_a_list_becomes_a_tuple():
-    assert replace(CONFIG, hidden=[64, 64]).hidden == (64, 64)
+@pytest.mark.parametrize("value", [[64, 64], np.array([64, 64]), (np.int64(64), 64)])
+def test_several_numbers_become_a_tuple(value):
+    assert replace(CONFIG, hidden=value).hidden == (64, 64)
+
+
+def test_numpy_s_numbers_become_python_s_own():
+    config = replace(
+        CONFIG, hidden=np.array([8]), batch_size=np.int64(8), discount=np.float64(0.5), layer_norm=np.True_
+    )
+    assert json.loads(json.dumps(config_as_json(config)))["batch_size"] == 8
+    assert (type(config.discount), config.discount, config.layer_norm) == (float, 0.5, True)
 
 
 def test_every_number_among_the_settings_of_every_agent_says_what_it_may_be():

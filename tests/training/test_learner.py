@@ -13,6 +13,7 @@ import mnm
 from agents.probes import the_statistics_are_those_of
 from mnm.agents import ALGORITHMS
 from mnm.envs.adapter import TaskError, episode_seed
+from mnm.messages import UserError
 from mnm.training.learner import Learner, RewardRange, replay_rows
 from mnm.training.saving import load, save
 
@@ -428,12 +429,67 @@ def test_every_draw_of_the_policy_is_new_unless_a_seed_is_named():
 
 
 def test_a_replay_is_no_larger_than_the_run_and_never_larger_than_the_memory():
-    assert [replay_rows(1_000_000, steps) for steps in (10, 1024, 1025, 10**7, None)] == [
+    assert [replay_rows(1_000_000, steps, (3, 1)) for steps in (10, 1024, 1025, 10**7, None)] == [
         *(1024, 1024, 2048, 1_000_000, 1_000_000)
     ]
-    assert replay_rows(500, 10_000) == 500
+    assert replay_rows(500, 10_000, (3, 1)) == 500
+    assert replay_rows(1_000_000, None, (64 * 64 * 3, 1)) == 2730
     with pytest.raises(TaskError, match=r"networks and buffers need 480\d\d GB, and the machine has"):
         mnm.SAC("Pendulum-v1", hidden=(10**6, 10**6))
+
+
+class Wide(Counting):
+    """The same, 6,144 times."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (64, 64, 3), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        observation, info = super().reset(seed=seed)
+        return np.tile(observation, 6_144).reshape(64, 64, 3), info
+
+    def step(self, action):
+        observation, *others = super().step(action)
+        return np.tile(observation, 6_144).reshape(64, 64, 3), *others
+
+
+def test_a_replay_grows_with_what_is_learned(tmp_path, monkeypatch):
+    monkeypatch.setattr(mnm.training.learner, "ROOM", 2**20)
+    agent = mnm.SAC(Wide, scale="quick", learning_starts=10_000, hidden=(4,))
+    assert agent.replay.capacity == 1024
+    agent.learn(1024, evaluate_every=5_000, evaluation_episodes=1)
+    stored = np.asarray(agent.replay.storage.rewards)
+    agent.save(tmp_path / "agent.npz")
+    loaded = mnm.load(tmp_path / "agent.npz", env=Wide)
+    for one in (agent, loaded):
+        one.learn(3, evaluation_episodes=1)
+        assert one.replay.capacity == 2048
+        assert (int(one.replay.size), int(one.replay.position)) == (1027, 1027)
+        np.testing.assert_array_equal(np.asarray(one.replay.storage.rewards)[:1024], stored)
+    with pytest.raises(TaskError, match=r"^Wide: networks and buffers need 9\d GB, and the machine has"):
+        agent.learn(10**6)
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (lambda: mnm.SAC(Counting, seed="a"), "seed is 'a', but must be a whole number"),
+        (lambda: mnm.SAC(Counting, seed=-1), "seed is -1, but must be 0 or more"),
+        (lambda: mnm.SAC(Counting, seed=2**63), "seed is 9223372036854775808, but must be 0 or more and below"),
+        (lambda: mnm.SAC(Counting).learn(1.5), "steps is 1.5, but must be a whole number"),
+        (lambda: mnm.SAC(Counting).learn(-1), "steps is -1, but must be 0 or more"),
+        (lambda: mnm.SAC(Counting).learn(1, evaluate_every=0), "evaluate_every is 0, but must be above 0"),
+        (lambda: mnm.SAC(Counting).learn(1, evaluation_episodes=-1), "evaluation_episodes is -1, but must be 0 or"),
+        (lambda: mnm.SAC(Counting).evaluate(0, -1), "episodes is -1, but must be 0 or more"),
+    ],
+)
+def test_an_argument_that_cannot_be_is_refused_in_a_line(use, message):
+    with pytest.raises(UserError, match=f"^{message}"):
+        use()
+
+
+def test_a_seed_of_numpy_s_is_saved(tmp_path):
+    mnm.SAC(Counting, seed=np.int64(3), replay_capacity=10).save(tmp_path / "agent.npz")
+    assert mnm.load(tmp_path / "agent.npz", env=Counting).seeds == (3,)
 
 
 class Spike(Counting):

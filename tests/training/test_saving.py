@@ -160,11 +160,16 @@ class Pendulum(gym.Env):
 def test_an_agent_of_a_function_s_environment_is_not_put_on_another_task(tmp_path):
     path = tmp_path / "agent.npz"
     mnm.SAC(Pendulum, **SETTINGS).save(path)
-    with pytest.raises(SavedAgentError, match=r"an environment that a function made: give it, .* env=Pendulum"):
+    with pytest.raises(
+        SavedAgentError, match=r"an environment that a function made: give that function, .* env=Pendulum"
+    ):
         mnm.load(path)
     assert mnm.load(path, env=Pendulum).task is Pendulum
     with pytest.raises(SavedAgentError, match=r"with action low \[-1.0\], but Pendulum-v1 has \[-2.0\]"):
         mnm.load(path, env="Pendulum-v1")
+    mnm.SAC(lambda: gym.make("Pendulum-v1"), **SETTINGS).save(path)
+    with pytest.raises(SavedAgentError, match=r"trained on Pendulum-v1, .* env=make_env\)"):
+        mnm.load(path)
 
 
 def test_a_file_alone_imports_no_module(tmp_path, monkeypatch):

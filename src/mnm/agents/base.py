@@ -13,7 +13,7 @@ from typing import Any, TypeVar, get_type_hints
 from jaxtyping import Array, Float
 
 from mnm.messages import UserError, short
-from mnm.schema import Bounds, Count, CountOrZero, Layers, NonNegative, Positive, Rate, Share, refused
+from mnm.schema import Bounds, Count, CountOrZero, Layers, NonNegative, Positive, Rate, Share, as_python, refused
 
 __all__ = [
     "AgentConfig",
@@ -61,14 +61,12 @@ class AgentConfig:
     """In real steps. An agent that sees far from the start on learns to survive, and nothing else."""
 
     def __post_init__(self) -> None:
-        """Refuse values that no run can have; lists become tuples."""
+        """Refuse values that no run can have; lists become tuples, NumPy's numbers Python's own."""
         own: Any = type(self)
         kinds = _kinds(own)
         for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, list):
-                value = tuple(value)
-                object.__setattr__(self, field.name, value)
+            value = as_python(getattr(self, field.name))
+            object.__setattr__(self, field.name, value)
             if why := refused(value, kinds[field.name]):
                 raise ConfigError(f"{field.name} is {short(value)}, but must be {why}")
 

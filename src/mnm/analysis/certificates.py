@@ -55,7 +55,9 @@ def read_certificates(folder: Path) -> list[Kept]:
         content = parse_object(read_text(path))
     except FileNotFoundError:
         return []
-    except (OSError, DamagedFileError) as error:
+    except OSError as error:
+        raise RunError(f"{path} cannot be read: {error.strerror}") from error
+    except DamagedFileError as error:
         raise RunError(f"{path} cannot be read: {error}") from error
     why = wrong_entry(content, {"certificates": list[dict]})
     for number, one in enumerate(() if why else content["certificates"]):

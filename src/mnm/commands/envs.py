@@ -40,7 +40,7 @@ def envs(command: Envs) -> int:
             return fail("--picture draws one task: name it, as in mnm envs mnm/DClawTurnRandom-v0 --picture claw.png")
         console().print(table())
         print("Those of states and choices are finite: mnm solve gym:ID solves them, mnm train does not take them.")
-        print("Any other Gymnasium id works too: mnm envs ID, mnm train AGENT --env ID")
+        print("Any other Gymnasium id whose actions are a Box works too: mnm envs ID, mnm train AGENT --env ID")
         return 0
     check_picture(path, (".png",))  # pixels
     try:

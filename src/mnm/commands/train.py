@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import tyro
 
@@ -26,25 +27,32 @@ def train(arguments: list[str]) -> int:
     """Parse, check, run; the exit code: 0, 1 failed, 2 bad input."""
     arguments = with_new_settings(arguments)
     try:
-        command = tyro.extras.subcommand_cli_from_dict(
-            {name: command_of(algorithm, *preset_of(arguments)) for name, algorithm in offered(arguments).items()},
-            prog="mnm train",
-            description="Train an agent on a Gymnasium task with continuous observations and bounded actions, or from"
-            " data alone (--dataset, docs/offline.md)."
-            " An agent of your own is named module:variable (docs/agents.md).",
-            args=arguments,
-            config=(tyro.conf.OmitArgPrefixes,),
-        )
+        command = parsed(arguments)
         return run(command.algorithm, command, command.config)
     except UserError as error:
         return fail(str(error))
 
 
-def offered(arguments: list[str]) -> dict[str, Algorithm]:
-    """All agents of ours; and the user's own that the first argument names."""
-    own = [name for name in arguments[:1] if not name.startswith("-")]
-    trust(*own)
-    return ALGORITHMS | {name: find_algorithm(name) for name in own}
+def parsed(arguments: list[str]) -> Any:
+    """The command of the agent that the first argument names, ours or the user's own; without one, the help of all."""
+    name, config = "".join(arguments[:1]), (tyro.conf.OmitArgPrefixes,)
+    if name and not name.startswith("-"):
+        trust(name)
+        command = command_of(find_algorithm(name), *preset_of(arguments))
+        return tyro.cli(command, prog=f"mnm train {name}", args=arguments[1:], config=config)
+    if name not in ("", "-h", "--help"):
+        raise RunError(
+            f"the agent comes before {short(name)}: mnm train AGENT --env ID; there are {', '.join(ALGORITHMS)}"
+        )
+    return tyro.extras.subcommand_cli_from_dict(
+        {name: command_of(algorithm, *preset_of(arguments)) for name, algorithm in ALGORITHMS.items()},
+        prog="mnm train",
+        description="Train an agent on a Gymnasium task with continuous observations and bounded actions, or from"
+        " data alone (--dataset, docs/offline.md)."
+        " An agent of your own is named module:variable (docs/agents.md).",
+        args=arguments,
+        config=config,
+    )
 
 
 def run(algorithm: Algorithm, options: Options, config: AgentConfig) -> int:

@@ -287,11 +287,11 @@ class Environment:
         A coordinate whose bounds are equal is 0; what lies outside of the bounds is moved to them.
         """
         array = np.asarray(actions, np.float64)
-        if array.shape[1:] != self.action_space.shape or not np.isfinite(array).all():
-            raise ValueError(
-                f"{self.name}: the actions must be finite numbers of shape (rows, *{self.action_space.shape}), not of"
-                f" shape {array.shape}"
-            )
+        if array.shape[1:] != self.action_space.shape:
+            wanted = ", ".join(["rows", *map(str, self.action_space.shape)])
+            raise ValueError(f"{self.name}: the actions must have the shape ({wanted}), not {array.shape}")
+        if not np.isfinite(array).all():
+            raise ValueError(f"{self.name}: an action is {array[~np.isfinite(array)][0]}, which is not a finite number")
         width = self._high - self._low
         share = np.where(width > 0, (array - self._low) / np.where(width > 0, width, 1.0), 0.5)
         return (2 * np.clip(share, 0, 1) - 1).reshape(len(array), self.action_dim).astype(np.float32)

@@ -152,8 +152,11 @@ def run_training(learner: Learner, folders: Sequence[Path], spec: RunSpec) -> in
             save_agents()
             fail(str(error))
             return FAILED
-        except (CheckpointError, OSError) as error:
+        except CheckpointError as error:
             print(f"mnm: {error}", file=sys.stderr)
+            return FAILED
+        except OSError as error:
+            print(f"mnm: {error.strerror or error}", file=sys.stderr)
             return FAILED
         except DivergedError as error:
             print(

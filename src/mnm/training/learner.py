@@ -31,6 +31,7 @@ from mnm.agents.world_model import ModelConfig, World
 from mnm.diagnostics import KEPT_BYTES, Episode, Recorder, diagnose, diagnose_on_data
 from mnm.envs.adapter import Environment, Task, TaskError, episode_seed, make
 from mnm.replay import HELD_OUT_EVERY, Replay, Transitions
+from mnm.schema import Count, CountOrZero, Seed, require
 from mnm.training.datasets import MEMORY, Dataset, DatasetError, checked, transitions
 from mnm.training.programs import act, add_rows, new_agents, observe_rows, store, train_step, update_many
 
@@ -84,13 +85,14 @@ class Learner:
         offline: bool = False,
         resumes: bool = False,
     ) -> None:
-        """`longest` is the most real steps that it will take, if that is known: it needs no larger replay.
+        """`longest` is the most real steps that it will take, if that is known: its replay is made for as many.
 
         `start` is what a single seed begins with, instead of a new agent and an empty replay; `dataset` what it learns
         from, instead of the task. `offline`: it has learned from one before, whose rows are in `start`. `resumes`: a
         checkpoint will bring the agent and the replay; the data set is only checked, and read from the disk later on.
         """
-        self.algorithm, self.task, self.seeds = algorithm, task, seeds
+        self.algorithm, self.task = algorithm, task
+        self.seeds = tuple(require("seed", seed, Seed) for seed in seeds)
         self.many = len(seeds) > 1
         self.offline = offline or dataset is not None
         """Whether it learns from data alone: then a step is an update."""
@@ -103,7 +105,9 @@ class Learner:
             assert isinstance(config, ModelConfig), f"{algorithm.name} has a model, but its settings are no ModelConfig"
             termination = config.termination or self._evaluation.termination
             self.config = config = replace(config, termination=termination)
-        self._replay_rows = replay_rows(config.replay_capacity, longest if dataset is None else dataset.rows)
+        if dataset is not None:
+            longest = dataset.rows
+        self._replay_rows = replay_rows(config.replay_capacity, longest, self.dims)
         self._on_disk = dataset is not None and dataset.rows > self._replay_rows
         if self._on_disk:
             self._replay_rows = BLOCKS * block_rows(self._replay_rows)
@@ -112,6 +116,8 @@ class Learner:
             keys = [jax.random.key(seed) for seed in seeds]
             agents = new_agents(algorithm, config, *self.dims, jnp.stack(keys) if self.many else keys[0])
             start = agents, _stacked([self.empty_replay()] * len(seeds)) if self.many else self.empty_replay()
+        else:
+            self._replay_rows = start[1].capacity
         self.state, self.replay = start
         self.steps = 0
         """Real steps so far, of every seed; of one that learns from data, updates after the model's warm-up."""
@@ -169,9 +175,12 @@ class Learner:
 
         A learner from data plays no episodes unless `evaluate` says so: its rows tell what the data tell.
         """
-        if steps < 0:
-            raise ValueError(f"steps is {steps}, but must be 0 or more")
+        steps = require("steps", steps, CountOrZero)
+        evaluate_every = require("evaluate_every", evaluate_every, Count)
+        evaluation_episodes = require("evaluation_episodes", evaluation_episodes, CountOrZero)
         end = self.steps + steps
+        if not self.offline:
+            self._make_room(end)
         began, updates_began, seconds_before = time.monotonic(), self.updates, self.seconds
         if self._observations is None and not self.offline:
             self._observations = np.stack([self._reset(i) for i in range(len(self.seeds))])
@@ -208,6 +217,15 @@ class Learner:
                 break
         return self
 
+    def _make_room(self, steps: int) -> None:
+        """Enlarge the replay if it has no room for so many real steps in all, and may have more."""
+        rows = replay_rows(self.config.replay_capacity, steps, self.dims)
+        if rows > self._replay_rows:
+            check_memory(self.task_name, agent_shapes(self.algorithm, self.config, self.dims, rows), len(self.seeds))
+            enlarge = partial(Replay.enlarged, capacity=rows)
+            self.replay = (jax.vmap(enlarge) if self.many else enlarge)(self.replay)
+            self._replay_rows = rows
+
     def _evaluation_is_due(self, evaluate_every: int, end: int) -> bool:
         due = self.steps % evaluate_every == 0 or self.steps == end
         return due and self.steps > self.evaluated_step and not self.warming_up
@@ -222,8 +240,7 @@ class Learner:
         if deterministic:
             actions = np.asarray(mode(policy, array))
         else:
-            if seed is None:
-                seed = int(self._draws.integers(2**31))
+            seed = int(self._draws.integers(2**31)) if seed is None else require("seed", seed, Seed)
             actions = np.asarray(draw(policy, array, jax.random.key(seed)))
         scaled = self.in_task_units(actions)
         return scaled[0] if single else scaled
@@ -382,6 +399,7 @@ class Learner:
         Always the same starts, by the run's own seed or by another one; with the stream "test", starts that no
         evaluation of a run has had. Of all their steps KEPT_BYTES are kept: long episodes in pieces.
         """
+        episodes = require("episodes", episodes, CountOrZero)
         seed = self.seeds[index] if seed is None else seed
         room = KEPT_BYTES // max(episodes, 1)
         return list(islice(self.play(index, seed, should_stop or never, stream, room=room), episodes))
@@ -665,9 +683,15 @@ class RewardRange:
         return spread if low <= high and max(reward - high, low - reward) > OUTLIER * spread else None
 
 
-def replay_rows(capacity: int, longest: int | None) -> int:
-    """How many rows are needed: a power of two, so that runs of different lengths share their compiled programs."""
-    return capacity if longest is None else min(capacity, max(1024, 2 ** (longest - 1).bit_length()))
+ROOM = 2**28
+"""Bytes of the replay of a run whose length is not known: it is enlarged when they are full."""
+
+
+def replay_rows(capacity: int, steps: int | None, dims: tuple[int, int]) -> int:
+    """How many rows so many steps need: a power of two, so that runs of different lengths share compiled programs."""
+    if steps is None:
+        return min(capacity, max(1024, ROOM // (4 * (2 * dims[0] + dims[1] + 2))))
+    return min(capacity, max(1024, 2 ** (steps - 1).bit_length()))
 
 
 def block_rows(rows: int) -> int:

@@ -54,8 +54,8 @@ class DivergenceMonitor:
         if error is not None and constant is not None and not error <= constant:
             problems["model"] = (
                 f"the dynamics model: its error on held-out transitions ({error:.3g}) exceeds that of always"
-                f" moving by the mean change ({constant:.3g}): try more --warmup-updates, more data, or a later"
-                " --value-term-start"
+                f" moving by the mean change ({constant:.3g}): try more --warmup-updates, more data, or, for agents"
+                " with a value term, a later --value-term-start"
             )
         self._perfect = self._perfect + 1 if row.get("classifier_accuracy", 0.0) >= PERFECT else 0
         if self._perfect >= PERFECT_ROWS:

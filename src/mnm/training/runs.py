@@ -110,7 +110,9 @@ def read_run(folder: Path) -> Run:
     except FileNotFoundError:
         why = f"is not a run: it has no {CONFIG}" if folder.exists() else "does not exist: name a run's folder"
         raise RunError(f"{folder} {why}") from None
-    except (OSError, DamagedFileError) as error:
+    except OSError as error:
+        raise RunError(f"{path} cannot be read: {error.strerror}") from error
+    except DamagedFileError as error:
         raise RunError(f"{path} cannot be read: {error}") from error
     check_entries(path, config, NEEDED)
     if "settings" in config:

@@ -24,7 +24,7 @@ from mnm.files import DamagedFileError, parse_object, read_npz
 from mnm.messages import UserError, nearest, short
 from mnm.replay import Replay
 from mnm.schema import Bounds, Count, CountOrZero, NonNegative, Seed, wrong_entry
-from mnm.training.learner import Learner, agent_shapes, check_memory
+from mnm.training.learner import Learner, agent_shapes, check_memory, replay_rows
 from mnm.training.spec import with_new_names
 from mnm.trust import check_trusted
 
@@ -132,7 +132,10 @@ def load(
         raise SavedAgentError(f"{path}: {error}") from error
     try:
         observation_dim, action_dim = header["dims"]
-        shapes = agent_shapes(algorithm, config, (observation_dim, action_dim), config.replay_capacity)
+        dims = (observation_dim, action_dim)
+        stored = arrays[-1].size if arrays else 0
+        rows = min(config.replay_capacity, max(stored, replay_rows(config.replay_capacity, None, dims)))
+        shapes = agent_shapes(algorithm, config, dims, rows)
         check_memory(header["task"], shapes)
         agent, replay = unpack(shapes, arrays)
     except ValueError as error:
@@ -160,9 +163,10 @@ def _saved_env(path: Path, header: Mapping[str, Any]) -> Task:
             raise SavedAgentError(f"{path}: a damaged agent: {error}") from error
     if env is None:
         name = header["task"]
+        example = name if name.isidentifier() else "make_env"
         raise SavedAgentError(
-            f"{path}: the agent was trained on {name}, an environment that a function made: give it, as in"
-            f" mnm.load({path.name!r}, env={name})"
+            f"{path}: the agent was trained on {name}, an environment that a function made: give that function, as in"
+            f" mnm.load({path.name!r}, env={example})"
         )
     return str(env)
 
