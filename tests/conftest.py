@@ -41,6 +41,22 @@ def pytest_collection_modifyitems(items):
     items[:] = [item for group in ordered for item in group]
 
 
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run the command in this process: its exit code, standard output and standard error."""
+    from mnm.cli import main
+
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def run_command(*arguments):
+        monkeypatch.setattr(sys, "argv", ["mnm", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        return stopped.value.code or 0, *capsys.readouterr()
+
+    return run_command
+
+
 MAPS = Path("/proc/self/maps")
 MOST_MAPS = 20_000
 """Linux lets a process have 65,530 mappings of memory, and a compiled program takes hundreds: beyond, XLA crashes."""

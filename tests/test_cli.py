@@ -20,6 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import killable
 import mnm.cli
 from mnm.commands.reproduce import write_verdicts
 from mnm.figures import EXACT, FIGURES
@@ -34,20 +35,6 @@ MDP = {
     "discount": 0.5,
     "start": [0.5, 0.5],
 }
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Run the command in this process: its exit code, standard output and standard error."""
-    monkeypatch.setenv("COLUMNS", "80")
-
-    def run_command(*arguments):
-        monkeypatch.setattr(sys, "argv", ["mnm", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stopped:
-            mnm.cli.main()
-        return stopped.value.code or 0, *capsys.readouterr()
-
-    return run_command
 
 
 @pytest.fixture
@@ -498,7 +485,7 @@ def test_file_names_with_brackets_are_names_and_not_markup(run, tmp_path):
 
 @pytest.mark.slow
 def test_an_outdated_environment_exits_with_2_and_one_line():
-    finished = in_python("solve", "gym:Taxi-v3")
+    finished = killable.finished("solve", "gym:Taxi-v3")
     assert finished.returncode == 2
     assert_one_line(finished.stderr)
     assert "Taxi-v4" in finished.stderr
@@ -850,13 +837,12 @@ gym.register("Broken-v0", Broken)
 @pytest.mark.slow
 def test_the_error_of_an_own_environment_has_its_place_and_with_a_flag_its_traceback(tmp_path):
     (tmp_path / "broken.py").write_text(BROKEN)
-    code = f"import os, sys\nos.chdir({str(tmp_path)!r})\nfrom mnm.cli import main\nmain()"
     options = ["train", "sac", "--env", "broken:Broken-v0", "--scale", "quick", "--hidden", "4", "--steps", "3"]
-    short = in_python(*options, code=code)
+    short = killable.finished(*options, cwd=tmp_path)
     assert short.returncode == 1
     reason = f"reset raised ZeroDivisionError: division by zero ({tmp_path / 'broken.py'}, line 12)"
     assert short.stderr == f"mnm: Broken-v0: episode 1, step 0 (reset): {reason}\n"
-    full = in_python(*options, "--overwrite", "--traceback", code=code)
+    full = killable.finished(*options, "--overwrite", "--traceback", cwd=tmp_path)
     assert full.returncode == 1
     assert "Traceback" in full.stderr
     assert "in look_around" in full.stderr

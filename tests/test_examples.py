@@ -1,10 +1,10 @@
 """Every example runs: its help, and a run that is too short to learn anything."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+import killable
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 SHORT = {
@@ -18,8 +18,7 @@ SHORT = {
 
 
 def run(name, folder, *arguments):
-    command = [sys.executable, EXAMPLES / f"{name}.py", *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+    done = killable.finished(*arguments, cwd=folder, script=EXAMPLES / f"{name}.py")
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import killable
 import mnm
 from mnm.agents import find_algorithm
 from mnm.agents.base import ConfigError
@@ -33,10 +34,8 @@ def folder(tmp_path):
 
 
 def mnm_command(folder, *arguments):
-    """The real command in the folder, which finds the agent's module there by itself."""
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "mnm", *arguments], cwd=folder, capture_output=True, text=True, check=False
-    )
+    """The command in the folder, which finds the agent's module there by itself."""
+    done = killable.finished(*arguments, cwd=folder)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -45,7 +44,9 @@ def mnm_command(folder, *arguments):
 @pytest.mark.apart
 def test_it_trains_saves_loads_resumes_sweeps_compares_and_draws(folder, monkeypatch):
     # Train, with the agent's own setting as a flag.
-    mnm_command(folder, "train", NAME, "--env", "Pendulum-v1", *SHORT, *TINY, "--penalty", "2.0")
+    real = [sys.executable, "-P", "-m", "mnm", "train", NAME, "--env", "Pendulum-v1", *SHORT, *TINY, "--penalty", "2.0"]
+    done = subprocess.run(real, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
     run = folder / "runs" / "Pendulum-v1-cautious-seed0"
     written = json.loads((run / "config.json").read_text())
     assert (written["algorithm"], written["settings"]["penalty"]) == (NAME, 2.0)

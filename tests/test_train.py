@@ -1,13 +1,13 @@
 """`mnm train`: the real command's first steps for every agent, what it writes, and how it fails."""
 
 import json
-import subprocess
 import sys
 
 import gymnasium as gym
 import numpy as np
 import pytest
 
+import killable
 import mnm
 from mnm.agents import ALGORITHMS
 from mnm.api import configured
@@ -74,11 +74,8 @@ def test_a_task_in_a_module_of_the_present_folder(tmp_path):
         "        return self.observation_space.sample(), 1.0, False, False, {}\n"
         "gym.register('made/Tank-v0', entry_point=Tank, max_episode_steps=5)\n"
     )
-    command = [sys.executable, "-c", "from mnm.cli import main; main()"]
     arguments = ["train", "sac", "--env", "tank:made/Tank-v0", "--steps", "6", *SMALL]
-    done = subprocess.run(
-        [*command, *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
-    )
+    done = killable.finished(*arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "runs/made_Tank-v0-sac-seed0/agent.npz").exists()
 

@@ -1,7 +1,5 @@
 """All tasks: Gymnasium's checker, seeds, independence, and what `mnm envs` says of them."""
 
-import subprocess
-import sys
 import warnings
 
 import gymnasium as gym
@@ -104,31 +102,23 @@ def test_declared_terminations_are_the_tasks_own(task):
     np.testing.assert_array_equal(declared, ends)
 
 
-def run(*arguments):
-    code = "from mnm.cli import main; main()"
-    command = [sys.executable, "-c", code, "envs", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-
-
-@pytest.mark.slow
-def test_the_command_lists_all():
-    done = run()
-    assert done.returncode == 0
+def test_the_command_lists_all(run):
+    code, out, _ = run("envs")
+    assert code == 0
     for task in TASKS:
-        assert task.id in done.stdout
+        assert task.id in out
 
 
 @pytest.mark.slow
-def test_the_command_draws_one(tmp_path):
+def test_the_command_draws_one(run, tmp_path):
     picture = tmp_path / "folder" / "claw.png"
-    done = run("mnm/DClawTurnRandom-v0", "--picture", picture)
-    assert done.returncode == 0, done.stderr
-    assert "float32 (9,), -1 to 1" in done.stdout
+    code, out, err = run("envs", "mnm/DClawTurnRandom-v0", "--picture", picture)
+    assert code == 0, err
+    assert "float32 (9,), -1 to 1" in out
     assert imread(picture).shape[:2] == (480, 480)
     assert imread(picture).std() > 0.05
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -137,9 +127,9 @@ def test_the_command_draws_one(tmp_path):
         (("mnm/ThreeStates-v0", "--picture", "/proc/x/y.png"), "/proc/x"),
     ],
 )
-def test_the_command_s_errors_are_one_line(arguments, said):
-    done = run(*arguments)
-    assert done.returncode == 2
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.stderr.count("\n") == 1
+def test_the_command_s_errors_are_one_line(run, arguments, said):
+    code, _, err = run("envs", *arguments)
+    assert code == 2
+    assert said in err
+    assert "Traceback" not in err
+    assert err.count("\n") == 1

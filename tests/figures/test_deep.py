@@ -388,7 +388,9 @@ def test_figures_from_real_runs(tmp_path, capsys, monkeypatch):
     few = replace(SIZES["quick"], steps=220, evaluation_episodes=1)  # 200 of them are random
     monkeypatch.setitem(SIZES, "quick", few)
     monkeypatch.setattr("mnm.figures.imagined_rollouts.VIDEO_STEPS", 5)
-    monkeypatch.setattr("mnm.figures.imagined_rollouts.EPISODES", 1)
+    for figure in ("imagined_rollouts", "retrained_models"):
+        monkeypatch.setattr(f"mnm.figures.{figure}.EPISODES", 1)
+    monkeypatch.setattr("mnm.figures.retrained_models.UPDATES", 50)
     command = Reproduce(
         ("q_values", "imagined_rollouts", "retrained_models"),
         scale="quick",

@@ -9,7 +9,6 @@ them has learned from, and take the same real actions.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 import equinox as eqx
 import jax
@@ -22,6 +21,7 @@ from mnm.agents import mbpo, mnm_approx
 from mnm.agents.classifier import AdversarialState, update_model_and_classifier
 from mnm.agents.mnm_approx import MnMApproxConfig
 from mnm.agents.world_model import World
+from mnm.compiled import program
 from mnm.diagnostics import WINDOW, windows
 from mnm.figures.base import Columns, Verdict, stacked, where
 from mnm.figures.deep import DeepFigure, RunGrid, agents, tasks
@@ -69,10 +69,11 @@ def retrained(learner: Learner, objective: str) -> World:
     parts = trained.actor_critic, trained.world.statistics
     start = eqx.tree_at(lambda s: (s.actor_critic, s.world.statistics), start, parts)
     count = min(UPDATES, learner.updates)
-    return _train(config, objective, count, start, learner.replay, jax.random.key(learner.seeds[0]))
+    world: World = _train(config, objective, count, start, learner.replay, jax.random.key(learner.seeds[0]))
+    return world
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
+@program(static=("config", "objective", "count"))
 def _train(
     config: MnMApproxConfig, objective: str, count: int, state: AdversarialState, replay: Replay, key: PRNGKeyArray
 ) -> World:
