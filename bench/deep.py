@@ -31,6 +31,7 @@ from mnm.agents.base import AgentConfig
 from mnm.agents.classifier import AdversarialConfig
 from mnm.agents.world_model import ModelConfig, real_rows
 from mnm.replay import Replay, Transitions
+from mnm.sweeps.pools import cores
 from mnm.sweeps.trials import one_thread_environment
 from mnm.training.programs import new_agents, train_step, update_many
 
@@ -205,13 +206,20 @@ COSTS: dict[str, Callable[[Any], int]] = {
 
 
 def limit(scale: str = "paper") -> None:
-    """Updates against the time that their multiply-adds take at the rate of one large product."""
+    """Updates against the time that their multiply-adds take at the rate of one large product.
+
+    NumPy's or JAX's, whichever is faster: on a new processor one library's product may be half as fast as the other's.
+    """
     size = 2048
     left, right = np.random.default_rng(0).normal(size=(2, size, size)).astype(np.float32)
+    compiled, *matrices = jax.jit(jnp.matmul), jnp.asarray(left), jnp.asarray(right)
+    products = {"NumPy": lambda: left @ right, "JAX": lambda: compiled(*matrices).block_until_ready()}
     agents = [Ours(name, scale=scale) for name in COSTS]
-    product, *times = side_by_side(ROUNDS, lambda: seconds(lambda: left @ right, 3)[0], *agents)
-    rate = size**3 / product
-    report("NumPy's product of two 2048x2048 float32 matrices", f"{rate / 1e9:.1f} G multiply-adds/s")
+    times = side_by_side(ROUNDS, *(lambda work=work: seconds(work, 3)[0] for work in products.values()), *agents)
+    rates = {name: size**3 / time for name, time in zip(products, times, strict=False)}
+    rate, times = max(rates.values()), times[len(products) :]
+    said = ", ".join(f"{name} {one / 1e9:.1f}" for name, one in rates.items())
+    report("Product of two 2048x2048 float32 matrices", f"{said} G multiply-adds/s")
     for name, agent, measured in zip(COSTS, agents, times, strict=True):
         cost = COSTS[name](agent.config)
         share = cost / rate / measured
@@ -221,8 +229,9 @@ def limit(scale: str = "paper") -> None:
 
 
 def limit_cpu() -> None:
-    """The same at the sizes of the scale cpu, in a process of its own: with one thread from its start."""
-    code = "import deep; deep.limit('cpu')"
+    """The same at the sizes of the scale cpu, in a process of its own: one thread on one core, as a sweep's runs."""
+    pin = f"os.sched_setaffinity(0, {{{cores()[0]}}})" if hasattr(os, "sched_setaffinity") else "pass"
+    code = f"import os; {pin}; import deep; deep.limit('cpu')"
     subprocess.run([sys.executable, "-c", code], env=one_thread_environment(), cwd=Path(__file__).parent, check=True)
 
 
